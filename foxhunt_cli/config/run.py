@@ -1,0 +1,148 @@
+"""The run's configuration: every field a user may set, its default, unit and bounds.
+
+Owns ``RunConfig``. It describes a run and checks it; it reads no file and touches no device. Values that the
+kernels read while training (learning rates, penalties, bounds) are not fields here: they are ISV slots, seeded
+through ``isv`` and validated by ``foxhunt_cli.isv.seeds``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+try:
+    from foxhunt_cli.data.source import DataOptions, SyntheticOptions
+except ImportError:  # until the data package lands
+
+    class DataOptions(BaseModel):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+    class SyntheticOptions(BaseModel):
+        model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+BATCH_MAX = 65_536
+ROLLOUT_MAX = 1_024
+# Rows x steps of one iteration; above it a single activation buffer passes half a gigabyte.
+MOMENTS_MAX = 1_048_576
+LOT_LIMIT_MAX = 8
+LATENCY_MAX = 16
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class RunConfig(BaseModel):
+    """One training run. Unknown keys are refused; every default trains on a CPU out of the box."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+
+    steps: int = Field(10_000, ge=1)
+    """Environment steps of each row; rounded up to whole iterations of `rollout` steps."""
+
+    seed: int = Field(0, ge=0, le=2**63 - 1)
+    """Seed of every random stream of the run. Same seed, data, config and device kind: identical run."""
+
+    name: str | None = None
+    """Name of the run's directory under `runs_dir`; by default UTC time and a word."""
+
+    runs_dir: Path = Path("runs")
+    """Directory that run directories are made in."""
+
+    device: str = "auto"
+    """Where kernels run: auto (CUDA if usable, else CPU), cuda, cuda:N or cpu."""
+
+    cpu_threads: int | None = Field(None, ge=1, le=1_024)
+    """Threads of the CPU device; by default the cores this process may use."""
+
+    precision: Literal["tf32", "fp32"] = "tf32"
+    """Matrix products on CUDA: tf32 uses tensor cores, fp32 the plain path. The CPU always computes in fp32."""
+
+    graph: bool = True
+    """Replay each iteration as one recorded graph (CUDA). False runs the same list one kernel at a time."""
+
+    batch: int = Field(16, ge=1, le=BATCH_MAX)
+    """B: parallel backtests, each a row with its own account."""
+
+    rollout: int = Field(16, ge=1, le=ROLLOUT_MAX)
+    """T: environment steps of an iteration, before the learning from them."""
+
+    encoder: Literal["mlp"] = "mlp"
+    """Network that turns the window of snapshots into the encoding the heads read."""
+
+    reward: Literal["mark_to_market", "realised"] = "mark_to_market"
+    """What a step pays: change of equity, or PnL at the close of a trade only."""
+
+    lot_limit: int | None = Field(None, ge=1, le=LOT_LIMIT_MAX)
+    """Largest position in lots, either side; by default the instrument's (4 in the presets)."""
+
+    latency_steps: int = Field(1, ge=0, le=LATENCY_MAX)
+    """Snapshots between a decision and its fill."""
+
+    episode_len: int | None = Field(None, ge=2)
+    """Steps of an episode; by default what the sessions of the data allow, at most 4096."""
+
+    holdout: float = Field(0.2, ge=0.0, le=0.9)
+    """Share of the data at its end that training never samples and evaluation plays on."""
+
+    trail_ratchet: bool = True
+    """The trailing stop follows the best mid of the trade; False keeps it at the entry's distance."""
+
+    mask_overridden: bool = True
+    """Rows whose action a gate or stop replaced give the policy loss no gradient."""
+
+    log_every: int = Field(1, ge=1)
+    """Iterations between two lines of run.jsonl."""
+
+    drain_every: int = Field(64, ge=1, le=4_096)
+    """Iterations between two reads of the diagnostic ring from the device."""
+
+    eval_every: int = Field(2_000, ge=0)
+    """Steps between two evaluations on the held-out range; 0 = never."""
+
+    data: DataOptions = DataOptions()
+    """Where the market data comes from and how it is read."""
+
+    synthetic: SyntheticOptions = SyntheticOptions()
+    """The synthetic market that is used where no data file is given."""
+
+    isv: dict[str, float] = {}
+    """Seeds of ISV slots, names in lower case, e.g. {"lr_pi": 0.0005}."""
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if not _DEVICE.fullmatch(value):
+            raise ValueError(f"expected auto, cpu, cuda or cuda:N, got '{value}'")
+        return value
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, value: str | None) -> str | None:
+        if value is not None and not _NAME.fullmatch(value):
+            raise ValueError(
+                f"expected 1 to 100 letters, digits, '.', '_' or '-', not starting with a sign, got '{value}'"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Self:
+        if self.batch * self.rollout > MOMENTS_MAX:
+            raise ValueError(
+                f"batch x rollout is {self.batch} x {self.rollout} = {self.batch * self.rollout:,} moments an "
+                f"iteration, the limit is {MOMENTS_MAX:,}; use a smaller --batch or --rollout"
+            )
+        if self.episode_len is not None and self.episode_len < 2 * self.rollout:
+            raise ValueError(
+                f"episode_len is {self.episode_len}, an episode holds at least two iterations of rollout = "
+                f"{self.rollout} steps; raise episode_len to {2 * self.rollout} or lower rollout"
+            )
+        return self
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of the run: `steps` rounded up to whole rollouts."""
+        return -(-self.steps // self.rollout)
