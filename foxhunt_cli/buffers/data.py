@@ -1,0 +1,29 @@
+"""Buffers of the data set and of the windows cut from it. N_SNAP snapshots, N_SESSIONS sessions, W = K + T."""
+
+from __future__ import annotations
+
+from foxhunt_cli.buffers.row import Buffer
+
+ROWS = (
+    Buffer("bid_px", "N_SNAP, N_LEVELS", "float32", "data", "ticks", "bid prices from the reference price, best first"),
+    Buffer("bid_sz", "N_SNAP, N_LEVELS", "float32", "data", "lots", "bid sizes; 0 = absent level"),
+    Buffer("ask_px", "N_SNAP, N_LEVELS", "float32", "data", "ticks", "ask prices from the reference price, best first"),
+    Buffer("ask_sz", "N_SNAP, N_LEVELS", "float32", "data", "lots", "ask sizes; 0 = absent level"),
+    Buffer("prev_mid", "N_SNAP", "float32", "data", "ticks", "mid of the previous snapshot"),
+    Buffer("trade_signed_vol", "N_SNAP", "float32", "data", "lots", "signed volume traded since the previous snapshot"),
+    Buffer("trade_count", "N_SNAP", "uint32", "data", "trades", "trades since the previous snapshot"),
+    Buffer("ts_ns", "N_SNAP", "uint64", "data", "ns", "time of the snapshot"),
+    Buffer("prev_ts_ns", "N_SNAP", "uint64", "data", "ns", "time of the previous snapshot"),
+    Buffer("regime", "N_SNAP, N_REGIME", "float32", "data", "mixed", "causal regime fields"),
+    Buffer("session_end", "N_SNAP", "int32", "data", "index", "one past the last snapshot of this snapshot's session"),
+    Buffer("multires", "N_SNAP, MULTIRES_DIM", "float32", "data", "mixed", "multi-resolution features"),
+    Buffer("frd_label", "N_SNAP, N_HORIZONS", "int8", "data", "bucket", "forward-return bucket; -1 = not realised"),
+    Buffer("direction_label", "N_SNAP, N_HORIZONS", "int8", "data", "0/1", "mid up at the horizon; -1 = unknown or unchanged"),
+    Buffer("span_first", "N_SPANS", "int32", "data", "index", "first legal episode start of a session that is long enough"),
+    Buffer("span_cumulative", "N_SPANS + 1", "int32", "data", "starts", "legal starts before this session; the last = all"),
+    Buffer("cursor", "B", "int32", "persistent", "index", "snapshot of environment step t = 0 of this iteration"),
+    Buffer("episode_end", "B", "int32", "persistent", "index", "cursor at which the episode is over"),
+    Buffer("new_episode", "B", "uint8", "iteration", "0/1", "the row drew a new start at the beginning of this iteration"),
+    Buffer("rng_episode", "B", "uint32", "persistent", "state", "xorshift32 state of the episode draw"),
+    Buffer("x", "W, B, ENCODER_INPUT_DIM", "float32", "iteration", "mixed", "encoder input; time is the slowest axis"),
+)

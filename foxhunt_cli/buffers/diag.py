@@ -1,0 +1,5 @@
+"""Buffers that exist to be read by people."""
+
+from __future__ import annotations
+
+ROWS = ()

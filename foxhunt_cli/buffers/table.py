@@ -1,0 +1,28 @@
+"""THE buffer table: every device array by name, put together from one module a family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from foxhunt_cli.buffers import data, diag, env, learn
+from foxhunt_cli.buffers.row import LIFETIMES, Buffer
+from foxhunt_cli.config.dims import evaluate
+
+
+@cache
+def buffers() -> dict[str, Buffer]:
+    """All buffers by name. Raises ValueError where a name is used twice or a lifetime is unknown."""
+    found: dict[str, Buffer] = {}
+    for row in (*data.ROWS, *env.ROWS, *learn.ROWS, *diag.ROWS):
+        if row.name in found:
+            raise ValueError(f"buffer table: '{row.name}' declared twice")
+        if row.lifetime not in LIFETIMES:
+            raise ValueError(f"buffer table: '{row.name}': lifetime '{row.lifetime}' is not one of {LIFETIMES}")
+        found[row.name] = row
+    return found
+
+
+def shape(row: Buffer, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """Shape of a buffer under the run's dimensions."""
+    return tuple(evaluate(part.strip(), dims) for part in row.dims.split(","))

@@ -1,0 +1,111 @@
+"""The one interface of the two devices.
+
+Everything above this module speaks in contracts, arrays and operations; only ``cuda.py`` and ``cpu.py`` know
+what runs them. An array is a C-contiguous ``numpy.ndarray`` on the CPU and a ``cupy.ndarray`` on CUDA; host code
+treats it as opaque but for ``shape``, ``dtype``, ``nbytes``, basic slicing and ``reshape``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from foxhunt_cli.kernels.contract import KernelContract
+
+Array = Any
+# Called as progress(done, total, label) while kernels compile.
+Progress = Callable[[int, int, str], None]
+
+
+class DeviceError(RuntimeError):
+    """No usable device, or the device failed. The message says what to do."""
+
+
+class CompileError(DeviceError):
+    """A kernel file does not compile; the message holds the compiler's words with the kernel file's own lines."""
+
+
+class KernelFault(DeviceError):
+    """A kernel broke a rule at run time (divergent barrier, deadlocked shuffle, device fault)."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, everything frozen: a recorded plan replays it unchanged.
+
+    ``args`` holds, in the order of the signature, arrays for pointers and Python ints or floats for scalars.
+    """
+
+    contract: KernelContract
+    grid: int
+    block: int
+    shared_bytes: int
+    args: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Product:
+    """out = op(a) @ op(b), or out += ... with ``accumulate``; row-major 2-D arrays.
+
+    Rows may be strided (a column slice of a wider matrix); elements of a row are adjacent. op transposes.
+    """
+
+    a: Array
+    b: Array
+    out: Array
+    trans_a: bool = False
+    trans_b: bool = False
+    accumulate: bool = False
+
+
+@dataclass(frozen=True)
+class Fill:
+    """Every byte of ``array`` becomes zero."""
+
+    array: Array
+
+
+@dataclass(frozen=True)
+class CopyArray:
+    """dst[...] = src, same shape, dtype and device, both contiguous."""
+
+    src: Array
+    dst: Array
+
+
+Operation = Launch | Product | Fill | CopyArray
+
+
+class Plan(Protocol):
+    """A recorded list of operations. Nothing is allocated while it runs."""
+
+    def run(self) -> None:
+        """Enqueue the whole list (a graph replay on CUDA). Does not wait for it."""
+
+    def run_eager(self) -> None:
+        """The same list, one operation at a time; bit-identical to ``run``."""
+
+
+class Device(Protocol):
+    """A place where kernels run."""
+
+    kind: str  # "cpu" or "cuda"
+    name: str  # for people: "AMD EPYC (2 threads)", "NVIDIA H200"
+
+    def zeros(self, shape: tuple[int, ...] | int, dtype: Any) -> Array: ...
+    def upload(self, host: np.ndarray) -> Array: ...
+    def write(self, array: Array, host: np.ndarray) -> None: ...
+    def download(self, array: Array) -> np.ndarray: ...
+    def compile(self, contracts: Sequence[KernelContract], progress: Progress | None = None) -> None: ...
+    def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> Plan: ...
+    def synchronize(self) -> None: ...
+    def memory(self) -> tuple[int, int]:
+        """(bytes free, bytes in all) of the memory arrays live in."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """What the manifest records: kind, name, toolkit, compiler, threads, driver."""
+        ...

@@ -1,0 +1,63 @@
+"""Start-up values of the ISV: the table's seeds, the preset's differences, then the user's own.
+
+The user's keys are slot names in lower case. Only tunables and controls may be set: signals and diagnostics are
+measured, so a seed for one is a mistake and is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from foxhunt_cli.isv.table import ISV_SIZE, Slot, by_name, slots
+
+
+class SeedError(ValueError):
+    """An ISV seed is unknown, not finite, not settable or out of bounds; the message names key, value and range."""
+
+
+@cache
+def preset_seeds(preset: str) -> dict[str, float]:
+    """Differences of ``preset`` ("foxhunt" or "seed") from the table, by lower-case slot name."""
+    path = resources.files("foxhunt_cli.config").joinpath("presets.toml")
+    return dict(tomllib.loads(path.read_text()).get(preset, {}).get("isv", {}))
+
+
+def seed_values(overrides: Mapping[str, float], preset: str = "foxhunt") -> np.ndarray:
+    """The start-up vector, float32 [ISV_SIZE]. Raises SeedError."""
+    values = np.zeros(ISV_SIZE, np.float32)
+    for slot in slots():
+        values[slot.number] = slot.seed
+    for source in (preset_seeds(preset), overrides):
+        for key, value in source.items():
+            slot = _settable(key)
+            values[slot.number] = _bounded(slot, value)
+    return values
+
+
+def _settable(key: str) -> Slot:
+    slot = by_name().get(key.upper())
+    if slot is None:
+        names = [s.name.lower() for s in slots() if s.kind in ("tunable", "control")]
+        close = difflib.get_close_matches(key.lower(), names, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else "; 'foxhunt diag slots' lists them"
+        raise SeedError(f"isv.{key}: no such slot{hint}")
+    if slot.kind not in ("tunable", "control"):
+        raise SeedError(f"isv.{key}: slot {slot.number} is a {slot.kind}: it is measured and cannot be seeded")
+    return slot
+
+
+def _bounded(slot: Slot, value: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise SeedError(f"isv.{slot.name.lower()}: expected a number, got {value!r}") from None
+    if not math.isfinite(number) or not slot.lower <= number <= slot.upper:
+        raise SeedError(f"isv.{slot.name.lower()}: {value} is outside the allowed range [{slot.lower:g}, {slot.upper:g}]")
+    return number

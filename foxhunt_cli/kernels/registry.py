@@ -1,0 +1,47 @@
+"""Finds the kernels: scans ``cuda_src`` and answers by name.
+
+Works from a checkout (``../cuda_src``) and from an installed wheel (``foxhunt_cli/_cuda_src``).
+"""
+
+from __future__ import annotations
+
+import difflib
+from functools import cache
+from pathlib import Path
+
+from foxhunt_cli.kernels.contract import ContractError, KernelContract, parse_file
+
+GENERIC_FOLDERS = ("market", "env", "gates", "nets", "replay", "hindsight", "control", "diag")
+CUDA_ONLY = "cuda_only"
+
+
+@cache
+def cuda_root() -> Path:
+    """The folder ``cuda_src``. Raises FileNotFoundError where the package is incomplete."""
+    package = Path(__file__).resolve().parent.parent
+    for root in (package / "_cuda_src", package.parent / "cuda_src"):
+        if (root / "include").is_dir():
+            return root
+    raise FileNotFoundError(f"no kernels: neither {package}/_cuda_src nor {package.parent}/cuda_src; reinstall foxhunt")
+
+
+@cache
+def kernels() -> dict[str, KernelContract]:
+    """Contracts of every kernel that both devices run, by name. Raises ContractError on a name used twice."""
+    found: dict[str, KernelContract] = {}
+    for folder in GENERIC_FOLDERS:
+        for path in sorted((cuda_root() / folder).glob("*.cu")):
+            for contract in parse_file(path):
+                if contract.name in found:
+                    raise ContractError(f"{path}:{contract.line}: kernel {contract.name} also in {found[contract.name].file}")
+                found[contract.name] = contract
+    return found
+
+
+def kernel(name: str) -> KernelContract:
+    """Contract of one kernel. Raises ContractError with the nearest name."""
+    try:
+        return kernels()[name]
+    except KeyError:
+        close = difflib.get_close_matches(name, kernels(), n=1)
+        raise ContractError(f"no kernel named '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")) from None
