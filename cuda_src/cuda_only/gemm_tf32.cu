@@ -1,0 +1,91 @@
+// Matrix products for captured graphs, TF32 tensor cores (sm_80 and newer): out[M,N] = op(a)[M,K] op(b)[K,N] (+ out), rows strided.
+//
+// Why not the library: CuPy refuses its cuBLAS calls while a stream is capturing, and a sum order that is ours is
+// the same in every run. One kernel per tile shape; foxhunt_cli/device/cuda_matmul.py chooses.
+//
+// Thread mapping: one block, one tile of one split (gemm_tile.cuh). Method and order of addition: gemm_tf32.cuh.
+// Split K (weight gradients: K of a hundred thousand, a tile or two of output): split s sums k in [s k_chunk,
+// (s + 1) k_chunk) into its own plane of a workspace, out + s split_stride; gemm_sum_splits (gemm_splits.cu) then
+// adds the planes in a fixed order. No atomics.
+// Inputs: a is [M,K] with lda, or [K,M] where trans_a; b is [K,N] with ldb, or [N,K] where trans_b; ld in floats.
+// accumulate adds what out holds. Edges: any M, N, K >= 1; tiles are cut by predicates and zero-filled copies.
+// NaN and infinity pass through.
+#include "cuda_only/gemm_tf32.cuh"
+
+template <int BM, int BN, int WARPS_M, int WARPS_N>
+static __device__ __forceinline__ void tf32_product(float* shared, const GemmTile& t, int trans_a, int trans_b) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    if (trans_a && trans_b) {
+        // One shape is enough for the rarest case; the host chooses it.
+        if constexpr (BM == 64) Tf32<BM, BN, WARPS_M, WARPS_N, true, true>::run(shared, t);
+    } else if (trans_a) Tf32<BM, BN, WARPS_M, WARPS_N, true, false>::run(shared, t);
+    else if (trans_b) Tf32<BM, BN, WARPS_M, WARPS_N, false, true>::run(shared, t);
+    else Tf32<BM, BN, WARPS_M, WARPS_N, false, false>::run(shared, t);
+#endif
+}
+
+// gemm_tf32_128x160: tiles of 128 x 160; N near 160 or 320, such as the 296 columns of an in-projection.
+// launch: blocks TILES, block 256, shared 92160
+// updates: out
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x160(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 160);
+    tf32_product<128, 160, 2, 4>(tile_memory, t, trans_a, trans_b);
+}
+
+// gemm_tf32_128x128: tiles of 128 x 128; wide products.
+// launch: blocks TILES, block 256, shared 81920
+// updates: out
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x128(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 128);
+    tf32_product<128, 128, 2, 4>(tile_memory, t, trans_a, trans_b);
+}
+
+// gemm_tf32_128x64: tiles of 128 x 64; N up to 64.
+// launch: blocks TILES, block 256, shared 61440
+// updates: out
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x64(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 64);
+    tf32_product<128, 64, 4, 2>(tile_memory, t, trans_a, trans_b);
+}
+
+// gemm_tf32_64x64: tiles of 64 x 64; a few thousand rows: more, smaller blocks.
+// launch: blocks TILES, block 128, shared 40960
+// updates: out
+extern "C" __global__ void __launch_bounds__(128) gemm_tf32_64x64(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 64, 64);
+    tf32_product<64, 64, 2, 2>(tile_memory, t, trans_a, trans_b);
+}
+
+// gemm_tf32_32x32: tiles of 32 x 32; a few hundred rows.
+// launch: blocks TILES, block 128, shared 20480
+// updates: out
+extern "C" __global__ void __launch_bounds__(128) gemm_tf32_32x32(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 32, 32);
+    tf32_product<32, 32, 2, 2>(tile_memory, t, trans_a, trans_b);
+}
+
+// gemm_tf32_128x16: tiles of 128 x 16; skinny: N up to 16, bound by reading a.
+// launch: blocks TILES, block 256, shared 47104
+// updates: out
+extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x16(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 16);
+    tf32_product<128, 16, 8, 1>(tile_memory, t, trans_a, trans_b);
+}

@@ -1,0 +1,48 @@
+// Tensor-core and asynchronous-copy instructions (sm_80 and newer), one small function each.
+//
+// The only place with inline PTX. On older architectures the functions are absent: whoever uses them guards with
+// __CUDA_ARCH__ >= 800 and the host does not launch those kernels there.
+#pragma once
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+// Copies 16 bytes from device to shared memory; only the first `bytes` are read, the rest become zero.
+// Both addresses are multiples of 16. Bypasses L1: tiles are used once.
+static __device__ __forceinline__ void copy16_async(float* shared, const float* global, int bytes) {
+    unsigned int to = (unsigned int)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(to), "l"(global), "r"(bytes));
+}
+
+// The same for one float; `bytes` is 4 or 0.
+static __device__ __forceinline__ void copy4_async(float* shared, const float* global, int bytes) {
+    unsigned int to = (unsigned int)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;\n" ::"r"(to), "l"(global), "r"(bytes));
+}
+
+// Closes a group of copies; a group may be empty.
+static __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;\n"); }
+
+// Waits until at most PENDING of this thread's newest groups are unfinished. A barrier makes them visible to others.
+template <int PENDING>
+static __device__ __forceinline__ void copy_wait() {
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING));
+}
+
+// Nearest TF32 number (10 bits of mantissa, ties away from zero). NaN stays NaN, which adding half a unit to the
+// bits would not promise.
+static __device__ __forceinline__ unsigned int to_tf32(float v) {
+    unsigned int bits;
+    asm("cvt.rna.tf32.f32 %0, %1;\n" : "=r"(bits) : "f"(v));
+    return bits;
+}
+
+// d += a (16x8) * b (8x8). With g = lane / 4 and t = lane % 4 a thread holds
+// a: (g, t) (g + 8, t) (g, t + 4) (g + 8, t + 4); b: (t, g) (t + 4, g); d: (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1).
+static __device__ __forceinline__ void mma_tf32(float* d, const unsigned int* a, const unsigned int* b) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+#endif
