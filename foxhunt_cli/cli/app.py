@@ -1,0 +1,66 @@
+"""The ``foxhunt`` command: the table of commands, global options and the way out.
+
+Commands live in modules of their own, which import what they need when they run: ``foxhunt --help`` loads typer
+alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from foxhunt_cli import __version__
+from foxhunt_cli.cli.bench import bench_app
+from foxhunt_cli.cli.data import data_app
+from foxhunt_cli.cli.diag import diag_app
+from foxhunt_cli.cli.doctor import doctor
+from foxhunt_cli.cli.errors import report
+from foxhunt_cli.cli.eval import evaluate
+from foxhunt_cli.cli.oracle import oracle
+from foxhunt_cli.cli.train import train
+
+app = typer.Typer(name="foxhunt", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app.command("train")(train)
+app.command("eval")(evaluate)
+app.add_typer(data_app, name="data")
+app.add_typer(diag_app, name="diag")
+app.command("oracle")(oracle)
+app.add_typer(bench_app, name="bench")
+app.command("doctor")(doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"foxhunt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Accepted anywhere on the line.")] = False,
+) -> None:
+    """Train a trading agent on limit-order-book data, on a GPU or a CPU.
+
+    \b
+    Examples:
+      foxhunt train --steps 2000
+      foxhunt doctor
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: runs the command line and exits with the status of cli/errors.py."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        status = app(arguments, prog_name="foxhunt", standalone_mode=False)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        status = report(error, debug)
+    sys.exit(status if isinstance(status, int) else 0)
