@@ -26,9 +26,9 @@ TERMINATED = 143
 STATUS = {
     "foxhunt_cli.config.load.ConfigError": USAGE,
     "foxhunt_cli.isv.seeds.SeedError": USAGE,
-    "foxhunt_cli.config.instruments.InstrumentError": USAGE,
     "foxhunt_cli.device.base.DeviceError": NO_DEVICE,
     "foxhunt_cli.train.loop.NumericFault": NUMERIC_FAULT,
+    "foxhunt_cli.data.errors.DataFileError": FILES,
     "foxhunt_cli.data.errors.DataError": BAD_DATA,
     "foxhunt_cli.diag.reader.RunLogError": BAD_DATA,
     "foxhunt_cli.diag.writer.FileError": FILES,

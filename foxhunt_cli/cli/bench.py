@@ -1,0 +1,52 @@
+"""``foxhunt bench``: measured speed on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+bench_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@bench_app.callback()
+def bench() -> None:
+    """Measure speed on this machine.
+
+    \b
+    Example:
+      foxhunt bench throughput --seconds 5
+    """
+
+
+@bench_app.command()
+def throughput(
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    batch: Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")] = None,
+    rollout: Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")] = None,
+    no_graph: Annotated[bool, typer.Option("--no-graph", help="Run kernel by kernel, without a graph.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure.")] = 10.0,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+) -> None:
+    """Environment steps a second of whole training iterations, with the hardware and what a step is.
+
+    \b
+    Example:
+      foxhunt bench throughput --device cpu -b 16 --seconds 5
+    """
+    from foxhunt_cli.bench.throughput import run
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.load import Setting, load_config
+
+    options = [Setting("device", device, "--device"), Setting("batch", batch, "--batch")]
+    options += [Setting("rollout", rollout, "--rollout"), Setting("graph", not no_graph, "--no-graph")]
+    terminal = Terminal()
+    figures = run(load_config(options=options), seconds=seconds, console=terminal)
+    if json:
+        terminal.json(figures)
+        return
+    width = max(map(len, figures))
+    for label, value in figures.items():
+        terminal.show(
+            f"{label:<{width}}  {value:,}" if isinstance(value, int | float) else f"{label:<{width}}  {value}"
+        )

@@ -1,0 +1,104 @@
+"""``foxhunt oracle``: proves the kernels on this machine's device, case by case."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.oracles.base import Case, CaseResult
+
+
+def oracle(
+    suites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all if none is named.")
+    ] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="List suites and their cases, run nothing.")] = False,
+    case: Annotated[str, typer.Option("--case", help="Only cases whose name contains this text.")] = "",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of lines.")] = False,
+) -> None:
+    """Run oracle suites: closed forms, invariants and references that the kernels must meet.
+
+    Each case prints what was expected, what came out and the tolerance. Exit status 1 if any fails.
+
+    \b
+    Examples:
+      foxhunt oracle --list
+      foxhunt oracle --device cpu
+    """
+    from foxhunt_cli.cli.console import Terminal
+
+    terminal = Terminal()
+    chosen = _choose(suites or [], case)
+    if list_only:
+        _list(chosen, terminal, json)
+        return
+    results = _run(chosen, device, terminal, json)
+    if not all(result.passed for result in results):
+        raise typer.Exit(1)
+
+
+def _choose(wanted: list[str], case: str) -> dict[str, list[Case]]:
+    """Cases by suite. Raises typer.BadParameter on a name that is not a suite or matches no case."""
+    from difflib import get_close_matches
+
+    from foxhunt_cli.oracles.base import suites
+
+    known = suites()
+    names = list(known) if not wanted or wanted == ["all"] else wanted
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            meant = f"did you mean '{close[0]}'? " if close else ""
+            raise typer.BadParameter(f"no oracle suite named '{name}'; {meant}known: {', '.join(known)}")
+    chosen = {name: [c for c in known[name] if case in c.name] for name in names}
+    chosen = {name: cases for name, cases in chosen.items() if cases}
+    if not chosen:
+        raise typer.BadParameter(f"no case has '{case}' in its name; 'foxhunt oracle --list' shows them")
+    return chosen
+
+
+def _list(chosen: dict[str, list[Case]], terminal: Terminal, json: bool) -> None:
+    if json:
+        terminal.json({name: [case.name for case in cases] for name, cases in chosen.items()})
+        return
+    for name, cases in chosen.items():
+        terminal.show(f"{name} ({len(cases)})")
+        for case in cases:
+            terminal.show(f"  {case.name}")
+
+
+def _run(chosen: dict[str, list[Case]], device: str, terminal: Terminal, json: bool) -> list[CaseResult]:
+    from foxhunt_cli.device.select import open_device
+    from foxhunt_cli.oracles.base import run_case
+
+    opened = open_device(device)
+    terminal.note(f"oracles on {opened.name}")
+    results = []
+    for case in (case for cases in chosen.values() for case in cases):
+        results.append(run_case(case, opened))
+        if not json:
+            _show(results[-1], terminal)
+    failed = sum(not result.passed for result in results)
+    if json:
+        terminal.json({"device": opened.describe(), "failed": failed, "cases": [_document(r) for r in results]})
+    else:
+        terminal.show(f"{len(results) - failed} passed, {failed} failed in {sum(r.seconds for r in results):.1f} s")
+    return results
+
+
+def _show(result: CaseResult, terminal: Terminal) -> None:
+    terminal.show(f"{'pass' if result.passed else 'FAIL'}  {result.suite}  {result.name}")
+    for check in result.checks:
+        mark = "" if check.ok else "  <- differs"
+        tolerance = f"tolerance {check.tolerance:g}" if check.tolerance else "exact"
+        terminal.show(f"        {check.label}: expected {check.expected}, got {check.got}, {tolerance}{mark}")
+    if result.error:
+        terminal.show(f"        the case broke:\n{result.error}")
+
+
+def _document(result: CaseResult) -> dict[str, object]:
+    return {**vars(result), "passed": result.passed, "checks": [vars(check) for check in result.checks]}

@@ -1,0 +1,106 @@
+"""``foxhunt train``: options to a RunConfig, then the training loop.
+
+Owns the names of the options. ``OPTIONS`` maps each to the configuration key it sets; an option that was not given
+leaves the key to the files and defaults.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+# Parameter of the command -> (configuration key, the option as users write it).
+OPTIONS = {
+    "steps": ("steps", "--steps"),
+    "data": ("data.path", "--data"),
+    "batch": ("batch", "--batch"),
+    "rollout": ("rollout", "--rollout"),
+    "reward": ("reward", "--reward"),
+    "encoder": ("encoder", "--encoder"),
+    "seed": ("seed", "--seed"),
+    "name": ("name", "--name"),
+    "device": ("device", "--device"),
+    "cpu_threads": ("cpu_threads", "--cpu-threads"),
+    "precision": ("precision", "--precision"),
+    "graph": ("graph", "--no-graph"),
+    "latency_steps": ("latency_steps", "--latency-steps"),
+    "log_every": ("log_every", "--log-every"),
+    "eval_every": ("eval_every", "--eval-every"),
+    "market": ("synthetic.preset", "--market"),
+    "symbol": ("data.symbol", "--symbol"),
+    "instrument": ("data.instrument", "--instrument"),
+    "instrument_id": ("data.instrument_id", "--instrument-id"),
+    "tick_size": ("data.tick_size", "--tick-size"),
+    "session_gap": ("data.session_gap", "--session-gap"),
+    "max_snapshots": ("data.max_snapshots", "--max-snapshots"),
+    "start": ("data.start", "--start"),
+    "end": ("data.end", "--end"),
+    "allow_dirty": ("data.allow_dirty", "--allow-dirty"),
+}
+
+
+def train(
+    context: typer.Context,
+    steps: Annotated[int | None, typer.Option("--steps", help="Environment steps of each row [10000].")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="Market data file; without it, the synthetic market.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
+    rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
+    reward: Annotated[str | None, typer.Option("--reward", help="mark_to_market or realised [mark_to_market].")] = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: mlp.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random stream [0].")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="Name of the run directory [time and a word].")] = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N [auto].")] = None,
+    cpu_threads: Annotated[int | None, typer.Option("--cpu-threads", help="Threads of the CPU device.")] = None,
+    precision: Annotated[str | None, typer.Option("--precision", help="tf32 or fp32, on CUDA [tf32].")] = None,
+    graph: Annotated[bool | None, typer.Option("--graph/--no-graph", help="Replay an iteration as one graph.")] = None,
+    latency_steps: Annotated[int | None, typer.Option("--latency-steps", help="Snapshots to a fill [1].")] = None,
+    log_every: Annotated[int | None, typer.Option("--log-every", help="Iterations a line of run.jsonl [1].")] = None,
+    eval_every: Annotated[
+        int | None, typer.Option("--eval-every", help="Steps between evaluations, 0 = never [2000].")
+    ] = None,
+    market: Annotated[
+        str | None, typer.Option("--market", help="Synthetic market: wavy, realistic or noise [wavy].")
+    ] = None,
+    symbol: Annotated[str | None, typer.Option("--symbol", help="Which symbol of a file with several.")] = None,
+    instrument: Annotated[str | None, typer.Option("--instrument", help="Instrument preset, e.g. ES, EQUITY.")] = None,
+    instrument_id: Annotated[int | None, typer.Option("--instrument-id", help="Which instrument of a file.")] = None,
+    tick_size: Annotated[str | None, typer.Option("--tick-size", help="Tick size, e.g. 0.25 or 1/64.")] = None,
+    session_gap: Annotated[
+        str | None, typer.Option("--session-gap", help="A longer gap ends a session, e.g. 30m.")
+    ] = None,
+    max_snapshots: Annotated[int | None, typer.Option("--max-snapshots", help="Use at most so many.")] = None,
+    start: Annotated[str | None, typer.Option("--start", help="First time used, ISO, UTC.")] = None,
+    end: Annotated[str | None, typer.Option("--end", help="Time to stop before, ISO, UTC.")] = None,
+    allow_dirty: Annotated[
+        bool | None, typer.Option("--allow-dirty", help="Train although over 5 % of the records were dropped.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="TOML file of configuration keys.")] = None,
+    seeds: Annotated[Path | None, typer.Option("--seeds", help="TOML file with a table [isv] of seeds.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only results and errors.")] = False,
+) -> None:
+    """Train an agent; ends with a summary and the path of the run. Ctrl-C ends it cleanly.
+
+    Later wins: defaults, --config, --seeds, --set, the other options.
+
+    \b
+    Examples:
+      foxhunt train --steps 2000
+      foxhunt train --market noise -b 32 --set isv.lr_pi=0.0005 --set holdout=0.3
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.load import Setting, load_config
+
+    options = [Setting(key, context.params[param], option) for param, (key, option) in OPTIONS.items()]
+    run_config = load_config(config, seeds, sets or (), options)
+
+    from foxhunt_cli.train.loop import train as run
+
+    summary = run(run_config, Terminal(quiet=quiet))
+    raise typer.Exit(summary.exit_status)
