@@ -1,0 +1,1 @@
+"""Market data: readers, the one cleaning stage, the synthetic market and the cache."""

@@ -1,0 +1,27 @@
+"""The two ways in which data can fail a user, and the exit status that each one stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DataError(Exception):
+    """The data are wrong, or not what the options say. Exit status 5.
+
+    The message names file, record and field, what was expected, what was found, and what to do.
+    """
+
+
+class DataFileError(DataError):
+    """A file cannot be opened, read or written (absent, permission, disk full). Exit status 6."""
+
+
+def file_error(path: Path | str, verb: str, error: OSError) -> DataFileError:
+    """The operating system's refusal, in one line that names the file and the remedy."""
+    if isinstance(error, FileNotFoundError):
+        return DataFileError(f"{path}: no such file; check the path given to --data")
+    if isinstance(error, PermissionError):
+        return DataFileError(f"{path}: permission denied; you need the right to {verb} it")
+    if isinstance(error, IsADirectoryError):
+        return DataFileError(f"{path}: is a folder; name the file itself (several files: repeat --data)")
+    return DataFileError(f"{path}: cannot {verb}: {error.strerror or error}")

@@ -1,0 +1,282 @@
+"""The synthetic market: a seeded, vectorised, ES-like order book with a stated edge.
+
+An *efficient price* p, in ticks, wanders with bursts of activity and of volatility. The best bid is the
+whole tick that follows p with hysteresis: it moves only when p is HYSTERESIS beyond its tick, so the mid
+reverses somewhat more often than not and stays within a tick of p. The top of the book leans the way p
+lies inside the tick, so imbalance foretells the next move of the mid and yet can never be worth a whole
+tick: a taker who knows nothing else loses to costs.
+
+On top, *waves* (preset `wavy`): p drifts in bursts of random sign, length and size, each ending in a
+reversal. Every level of the book and the flow of trades lean towards the drift `WAVE_LEAD` snapshots
+ahead of it. `noise` has none of this: its mid is a martingale, and its book and flow do not know it.
+
+Only this module makes data out of nothing; `dirty.py` damages what it makes, for the readers' tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from foxhunt_cli.config.instruments import Instrument, presets
+from foxhunt_cli.data.record import LEVELS, SNAPSHOT
+from foxhunt_cli.data.regime import decayed_sum, fill_previous, fill_regime
+
+HYSTERESIS = 0.35
+"""Ticks beyond its own tick that p must go before the book follows; P(reversal) = 1 / (1 + 2 h) = 0.59."""
+SIZE_MEAN = np.array([35, 52, 57, 58, 54, 52, 53, 52, 51, 50], np.float64)
+"""Mean size by level, lots; measured on ES."""
+SIZE_LOG_SIGMA = np.array([0.92, 0.65, 0.5, 0.45, 0.4, 0.35, 0.35, 0.3, 0.3, 0.3], np.float64)
+"""Standard deviation of log size by level; measured on ES."""
+TOP_LEAN = 1.3
+"""Log size that a whole tick of p inside its tick shifts from one side of the top to the other."""
+WAVE_LEAD = 20
+"""Snapshots by which book and flow run ahead of a wave's drift."""
+WAVE_FULL_DRIFT = 0.06
+"""Drift, ticks a snapshot, at which the lean is complete."""
+WAVE_TOP_LEAN, WAVE_DEEP_LEAN, WAVE_TRADE_LEAN = 0.2, 0.07, 0.6
+"""Log size by which a full lean shifts the top and a deeper level; share of trades that follow it."""
+TRADE_SHARE = 0.075
+TRADE_SIGN_PERSISTENCE = 0.4
+START_NS = 1_704_150_000_000_000_000
+"""2024-01-01T23:00:00Z, 17:00 in Chicago: a session's open."""
+REFERENCE_TICKS = 19_200
+"""4,800.00 in quarter points."""
+
+
+class SyntheticOptions(BaseModel):
+    """What market to make. The same options give the same bytes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    preset: Literal["wavy", "realistic", "noise", "dirty"] = Field("wavy", description="wavy: learnable waves; realistic: none; noise: nothing predictable; dirty: realistic, damaged.")
+    snapshots: int = Field(400_000, ge=2, description="Snapshots to make, over all sessions.")
+    seed: int = Field(0, ge=0, description="Seed of the generator.")
+    edge: float = Field(1.0, ge=0, description="Size of the waves of `wavy` (1 = the default market, 0 = no waves).")
+    sessions: int = Field(1, ge=1, description="Sessions; between two of them the market is closed for an hour or more.")
+
+    def describe(self) -> str:
+        """One line for people, the edge stated."""
+        what = {
+            "wavy": f"an edge is built in: waves of size {self.edge:g} that book and trade flow foretell",
+            "realistic": "ES-like, no waves: imbalance foretells the next tick but does not pay for a round trip",
+            "noise": "nothing in it is predictable: profit on it is a bug",
+            "dirty": "realistic, damaged on purpose: absent levels, crossed rows, halts, bad time stamps",
+        }[self.preset]
+        return f"synthetic market {self.preset}, {self.snapshots:,} snapshots, seed {self.seed} ({what})"
+
+
+@dataclass(frozen=True)
+class Style:
+    """The numbers in which the presets differ."""
+
+    rate: float
+    """Snapshots a second."""
+    burst: float
+    """Standard deviation of the log rate: 1.4 gives waiting times a coefficient of variation of 3.8."""
+    step_sigma: float
+    """Standard deviation of p's move a snapshot, ticks."""
+    volatility_sigma: float
+    """Standard deviation of the log of step_sigma."""
+    deep_change: float
+    """Chance that a given deeper level changes in a snapshot."""
+
+
+_STYLES = {
+    "wavy": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08),
+    "realistic": Style(rate=25.0, burst=1.4, step_sigma=0.12, volatility_sigma=0.55, deep_change=0.03),
+    "noise": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08),
+}
+_STYLES["dirty"] = _STYLES["realistic"]
+
+
+@dataclass(frozen=True)
+class SyntheticMarket:
+    """Records with their sessions, before they become a MarketData."""
+
+    records: np.ndarray
+    session_start: np.ndarray
+    instrument: Instrument
+    reference_ticks: int
+
+
+def make_market(options: SyntheticOptions) -> SyntheticMarket:
+    """The market that `options` names (for `dirty`: before the damage). Well above 1 M snapshots/s a core."""
+    sessions = min(options.sessions, options.snapshots // 2)
+    bounds = np.linspace(0, options.snapshots, sessions + 1).astype(np.int64)
+    records = np.zeros(options.snapshots, SNAPSHOT)
+    seeds = np.random.SeedSequence([options.seed, 0x5EED]).spawn(sessions)
+    price, now = 0, START_NS
+    for a, b, seed in zip(bounds[:-1], bounds[1:], seeds, strict=True):
+        price, now = _make_session(records[a:b], options, np.random.Generator(np.random.PCG64(seed)), price, now)
+        now = _next_open(now)
+    # The first book is at the reference by construction; see _make_session.
+    instrument = presets()["ES"]
+    fill_previous(records, bounds[:-1])
+    fill_regime(records, bounds[:-1], instrument)
+    return SyntheticMarket(records, bounds[:-1].copy(), instrument, REFERENCE_TICKS)
+
+
+def _next_open(now: int) -> int:
+    """The first 23:00 UTC that is at least one hour later."""
+    day = 86_400_000_000_000
+    return START_NS + -(-(now + 3_600_000_000_000 - START_NS) // day) * day
+
+
+def _make_session(out: np.ndarray, options: SyntheticOptions, rng: np.random.Generator, price: int, now: int) -> tuple[int, int]:
+    """Fill one session's records (all but the derived fields); returns the last bid and the last time."""
+    n, style = len(out), _STYLES[options.preset]
+    out["ts_ns"] = now + _times(rng, n, style)
+    drift = _wave_drift(rng, n, options.edge) if options.preset == "wavy" and options.edge > 0 else None
+    lean = _wave_lean(drift) if drift is not None else None
+    if options.preset == "noise":
+        bid, inside = _martingale_bid(rng, n, style), _ou(rng, n, 40.0, 0.4)
+    else:
+        bid, inside = _efficient_bid(rng, n, style, drift)
+    bid += price
+    _write_prices(out, rng, bid, symmetric=options.preset == "noise")
+    _write_sizes(out, rng, style, inside, lean)
+    _write_trades(out, rng, inside, lean, informed=options.preset != "noise")
+    return int(bid[-1]), int(out["ts_ns"][-1])
+
+
+def _ou(rng: np.random.Generator, n: int, length: float, sigma: float) -> np.ndarray:
+    """Stationary AR(1) with correlation length `length` snapshots and standard deviation `sigma`, float64 [n]."""
+    x = rng.standard_normal(n, np.float32) * (sigma * np.sqrt(-np.expm1(-2 / length)))
+    x[0] = sigma * rng.standard_normal()
+    return decayed_sum(x, np.arange(n, dtype=np.float64), length)
+
+
+def _times(rng: np.random.Generator, n: int, style: Style) -> np.ndarray:
+    """Nanoseconds since the session's open, int64 [n]: exponential waits at a rate that comes in bursts."""
+    log_rate = _ou(rng, n, 150.0, style.burst).astype(np.float32)
+    wait = rng.standard_exponential(n, np.float32) * np.exp(-log_rate - np.float32(style.burst**2 / 2))
+    return np.cumsum((wait * np.float32(1e9 / style.rate)).astype(np.int64) + 1)
+
+
+def _wave_drift(rng: np.random.Generator, n: int, edge: float) -> np.ndarray:
+    """Drift of p, ticks a snapshot, float64 [n]: quiet, burst, reversal, quiet, ..."""
+    waves = n // 300 + 2
+    length = rng.integers(100, 601, waves)
+    back = np.maximum(10, (length * rng.uniform(0.15, 0.35, waves)).astype(np.int64))
+    quiet = rng.integers(100, 501, waves)
+    size = edge * rng.uniform(8, 28, waves) * rng.choice([-1.0, 1.0], waves)
+    value = np.stack([np.zeros(waves), size / length, -size * rng.uniform(0.3, 0.7, waves) / back], 1)
+    return np.repeat(value.ravel(), np.stack([quiet, length, back], 1).ravel())[:n]
+
+
+def _wave_lean(drift: np.ndarray) -> np.ndarray:
+    """The lean of book and flow, -1..1, float32 [n]: the drift of WAVE_LEAD snapshots later."""
+    lean = np.zeros(len(drift), np.float32)
+    lean[:-WAVE_LEAD] = np.clip(drift[WAVE_LEAD:] / WAVE_FULL_DRIFT, -1, 1)
+    return lean
+
+
+def _efficient_bid(rng: np.random.Generator, n: int, style: Style, drift: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Best bid, int64 [n], and where p lies about the mid, ticks in about -0.85..0.85, float32 [n]."""
+    scale = np.exp(_ou(rng, n, 2000.0, style.volatility_sigma).astype(np.float32))
+    step = (rng.standard_normal(n, np.float32) * (scale * np.float32(style.step_sigma))).astype(np.float64)
+    if drift is not None:
+        step += drift
+    step[0] = 0.5
+    p = np.cumsum(step)
+    # The book may stand at any whole tick m with |p - (m + 1/2)| <= 1/2 + h, and stays where it is if it may.
+    low = np.ceil(p - (1 + HYSTERESIS)).astype(np.int64)
+    high = np.floor(p + HYSTERESIS).astype(np.int64)
+    bid = clamp_scan(low, high, 0)
+    return bid, (p - bid - 0.5).astype(np.float32)
+
+
+def clamp_scan(low: np.ndarray, high: np.ndarray, first: int) -> np.ndarray:
+    """m_i = min(high_i, max(low_i, m_{i-1})), m_{-1} = first; int64 [n]; low <= high.
+
+    Clamps compose into clamps, so about sqrt(n) chunks run side by side: once to compose each chunk's
+    clamp, then, from each chunk's now known start, once for the values.
+    """
+    n = len(low)
+    width = max(1, int(np.sqrt(n)))
+    rows = -(-n // width)
+    lo, hi = np.full(rows * width, np.iinfo(np.int64).min), np.full(rows * width, np.iinfo(np.int64).max)
+    lo[:n], hi[:n] = low, high
+    lo, hi = np.ascontiguousarray(lo.reshape(rows, width).T), np.ascontiguousarray(hi.reshape(rows, width).T)
+    total_lo, total_hi = lo[0].copy(), hi[0].copy()
+    for j in range(1, width):
+        np.minimum(np.maximum(total_lo, lo[j]), hi[j], out=total_lo)
+        np.minimum(np.maximum(total_hi, lo[j]), hi[j], out=total_hi)
+    start = np.empty(rows, np.int64)
+    value = first
+    for r, (a, b) in enumerate(zip(total_lo.tolist(), total_hi.tolist(), strict=True)):
+        start[r] = value
+        value = min(b, max(a, value))
+    out = np.empty((width, rows), np.int64)
+    previous = start
+    for j in range(width):
+        previous = np.minimum(np.maximum(previous, lo[j], out=out[j]), hi[j], out=out[j])
+    return np.ascontiguousarray(out.T).ravel()[:n]
+
+
+def _martingale_bid(rng: np.random.Generator, n: int, style: Style) -> np.ndarray:
+    """Best bid that jumps by a tick either way, sign independent of everything, int64 [n]."""
+    # A unit jump with this chance has the variance a snapshot that the efficient price has.
+    jump = (rng.random(n, np.float32) < style.step_sigma**2).astype(np.int8)
+    jump[rng.random(n, np.float32) < 0.5] *= -1
+    jump[0] = 0
+    return np.cumsum(jump, dtype=np.int64)
+
+
+def _write_prices(out: np.ndarray, rng: np.random.Generator, bid: np.ndarray, symmetric: bool) -> None:
+    """Levels one tick apart; the spread is one tick but for short spells of two (three if both sides step back)."""
+    wide = _spells(rng, len(bid), 0.002, 20)
+    wide[0] = 0
+    side = rng.random(len(bid), np.float32) < 0.5 if not symmetric else None
+    best_bid = bid - wide if symmetric else bid - (wide & side)
+    best_ask = bid + 1 + (wide if symmetric else wide & ~side)
+    depth = np.arange(LEVELS, dtype=np.float32)
+    np.subtract(best_bid.astype(np.float32)[:, None], depth, out=out["bid_px"])
+    np.add(best_ask.astype(np.float32)[:, None], depth, out=out["ask_px"])
+
+
+def _spells(rng: np.random.Generator, n: int, chance: float, length: int) -> np.ndarray:
+    """0/1, int64 [n]: spells of 1..length that start with `chance` a snapshot."""
+    start = np.flatnonzero(rng.random(n, np.float32) < chance)
+    edges = np.zeros(n + length + 2, np.int32)
+    np.add.at(edges, start, 1)
+    np.add.at(edges, start + rng.integers(1, length + 1, len(start)), -1)
+    return (np.cumsum(edges[:n]) > 0).astype(np.int64)
+
+
+def _write_sizes(out: np.ndarray, rng: np.random.Generator, style: Style, inside: np.ndarray, lean: np.ndarray | None) -> None:
+    """Sizes that stand until their level changes; the lean enters when a level changes, as it would in a book."""
+    n = len(out)
+    for field, sign in (("bid_sz", 1.0), ("ask_sz", -1.0)):
+        for level in range(LEVELS):
+            changes = np.flatnonzero(rng.random(n, np.float32) < (0.36 if level == 0 else style.deep_change))
+            if not len(changes) or changes[0] != 0:
+                changes = np.concatenate([[0], changes])
+            if level == 0:
+                log_size = _ou(rng, n, 25.0, 0.72)[changes] + sign * TOP_LEAN * inside[changes]
+            else:
+                log_size = rng.standard_normal(len(changes), np.float32) * np.float32(SIZE_LOG_SIGMA[level])
+            if lean is not None:
+                log_size = log_size + sign * (WAVE_TOP_LEAN if level == 0 else WAVE_DEEP_LEAN) * lean[changes]
+            mu = np.log(SIZE_MEAN[level]) - SIZE_LOG_SIGMA[level] ** 2 / 2
+            size = np.maximum(1, np.rint(np.exp(log_size + mu))).astype(np.float32)
+            out[field][:, level] = np.repeat(size, np.diff(np.append(changes, n)))
+
+
+def _write_trades(out: np.ndarray, rng: np.random.Generator, inside: np.ndarray, lean: np.ndarray | None, informed: bool) -> None:
+    """Trades since the snapshot before: a persistent sign, drawn towards p and towards the wave."""
+    at = np.flatnonzero(rng.random(len(out), np.float32) < TRADE_SHARE)
+    flips = rng.random(len(at)) < (1 - TRADE_SIGN_PERSISTENCE) / 2
+    sign = np.where((np.cumsum(flips) + rng.integers(0, 2)) % 2 == 0, 1.0, -1.0)
+    if informed:
+        pull = 0.6 * inside[at] + (WAVE_TRADE_LEAN * lean[at] if lean is not None else 0.0)
+        follow = rng.random(len(at)) < np.abs(pull)
+        sign = np.where(follow, np.sign(pull), sign)
+    count = rng.geometric(0.6, len(at))
+    volume = count * np.maximum(1, np.rint(np.exp(0.6 + 0.8 * rng.standard_normal(len(at)))))
+    out["trade_count"][at] = count
+    out["trade_signed_vol"][at] = sign * volume
