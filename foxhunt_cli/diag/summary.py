@@ -14,23 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from foxhunt_cli.config.dims import STRUCTURE
 from foxhunt_cli.diag.reader import RunLog, RunLogError, flatten
 from foxhunt_cli.diag.series import Series
 
-ACTIONS = (
-    "ShortLarge",
-    "ShortSmall",
-    "Hold",
-    "FlatFromLong",
-    "FlatFromShort",
-    "LongSmall",
-    "LongLarge",
-    "TrailTighten",
-    "TrailLoosen",
-    "HalfFlatLong",
-    "HalfFlatShort",
+ACTIONS = tuple(
+    name.removeprefix("ACTION_").title().replace("_", "") for name in STRUCTURE if name.startswith("ACTION_")
 )
-HOLD = "actions.share.2"
+HOLD = f"actions.share.{ACTIONS.index('Hold')}"
 ENTROPY = "signals.entropy_observed_ema"
 ENTROPY_MAX = math.log(len(ACTIONS))
 COLLAPSED = 0.05  # share of ENTROPY_MAX below which a policy has all but stopped exploring
