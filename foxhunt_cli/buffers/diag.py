@@ -1,5 +1,10 @@
-"""Buffers that exist to be read by people."""
+"""Buffers that exist to be read by people. R = ring slots."""
 
 from __future__ import annotations
 
-ROWS = ()
+from foxhunt_cli.buffers.row import Buffer
+
+ROWS = (
+    Buffer("diag_ring", "R, 640", "float32", "iteration", "mixed", "the last R copies of the ISV"),
+    Buffer("diag_head", "1", "uint32", "persistent", "records", "copies made so far"),
+)

@@ -1,5 +1,34 @@
-"""Buffers of the networks and of the on-policy update."""
+"""Buffers of the networks and of the on-policy update. Rows of the update are r = t*B + b, t < T."""
 
 from __future__ import annotations
 
-ROWS = ()
+from foxhunt_cli.buffers.row import Buffer
+
+_ROWS_ALL = "(T+1), B"
+
+ROWS = (
+    Buffer("isv", "640", "float32", "persistent", "mixed", "the internal state vector"),
+    Buffer("ones", "(T+1)*B", "float32", "data", "1", "a row of ones: column sums are products with it"),
+    Buffer("h", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "encoding before step t; slice T is the bootstrap state"),
+    Buffer("grad_h", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "gradient of the loss with respect to h; slice T unused"),
+    Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "mlp encoder: first layer's tanh"),
+    Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
+    Buffer("pi_all", "(T+1), B, P*N_ACTIONS", "float32", "iteration", "logits", "policy logits of every class, without bias"),
+    Buffer("v_all", "(T+1), B, P", "float32", "iteration", "1", "normalised values of every class, without bias"),
+    Buffer("value", _ROWS_ALL, "float32", "iteration", "scaled", "value of the row's class"),
+    Buffer("log_prob", "T, B", "float32", "iteration", "nats", "log-probability of the drawn action when it was drawn"),
+    Buffer("advantage", "T, B", "float32", "iteration", "scaled", "GAE advantage, not normalised"),
+    Buffer("value_target", "T, B", "float32", "iteration", "scaled", "advantage + value, bounded"),
+    Buffer("adv_moments", "3", "float32", "iteration", "mixed", "mean, 1/std, rows counted"),
+    Buffer("pi_soft", "T, B, N_ACTIONS", "float32", "iteration", "1", "softmax of the row's class"),
+    Buffer("log_ratio", "T, B", "float32", "iteration", "nats", "log p_new - log p_old of the drawn action"),
+    Buffer("row_loss_pi", "T, B", "float32", "iteration", "1", "surrogate loss of the row"),
+    Buffer("row_loss_v", "T, B", "float32", "iteration", "1", "value loss of the row"),
+    Buffer("row_entropy", "T, B", "float32", "iteration", "nats", "entropy of the row's softmax"),
+    Buffer("grad_pi_all", "T, B, P*N_ACTIONS", "float32", "iteration", "1", "gradient of the loss, every class"),
+    Buffer("grad_v_all", "T, B, P", "float32", "iteration", "1", "gradient of the loss, every class"),
+    Buffer("chunk_square", "N_CHUNKS", "float32", "iteration", "1", "sum of squared gradients of 32 parameters"),
+    Buffer("update_control", "14", "float32", "iteration", "mixed", "apply flag, clip factor, bias corrections a group"),
+    Buffer("adam_step", "6", "uint32", "persistent", "updates", "updates done, by learning-rate group"),
+    Buffer("fault", "2", "uint32", "persistent", "mixed", "consecutive refused updates, sticky stop flag"),
+)

@@ -14,10 +14,14 @@ from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
 
+
 class PlanError(ValueError):
     """A step of the list names something that does not exist or does not fit; the message names the step."""
 
-def build(steps: Sequence[Step], arrays: Mapping[str, Any], dims: Mapping[str, int | float], device: Device) -> list[Operation]:
+
+def build(
+    steps: Sequence[Step], arrays: Mapping[str, Any], dims: Mapping[str, int | float], device: Device
+) -> list[Operation]:
     """Operations for ``steps``. Raises PlanError, BindError or DimensionError."""
     double = getattr(device, "double", False)
     operations: list[Operation] = []
@@ -30,9 +34,11 @@ def build(steps: Sequence[Step], arrays: Mapping[str, Any], dims: Mapping[str, i
             operations.append(Fill(_array(step.name, arrays, f"zero {step.name}")))
     return operations
 
+
 def kernels_of(steps: Sequence[Step]) -> list[str]:
     """Names of the kernels in ``steps``, each once, in order of first use."""
     return list(dict.fromkeys(step.kernel for step in steps if isinstance(step, Stage)))
+
 
 def resolve(view: View, arrays: Mapping[str, Any], dims: Mapping[str, int | float], label: str) -> Any:
     """The 2-D array that ``view`` describes; shares memory with its buffer."""
@@ -44,10 +50,12 @@ def resolve(view: View, arrays: Mapping[str, Any], dims: Mapping[str, int | floa
         raise PlanError(f"{label}: {view} needs {need} elements in rows of {width}, '{view.name}' has {flat.size}")
     return flat[row0 * width : need].reshape(rows, width)[:, col0 : col0 + cols]
 
+
 def _array(name: str, arrays: Mapping[str, Any], label: str) -> Any:
     if name not in arrays:
         raise PlanError(f"{label}: no buffer named '{name}'")
     return arrays[name]
+
 
 def _product(step: Matmul, arrays: Mapping[str, Any], dims: Mapping[str, int | float]) -> Product:
     a, b, out = (resolve(view, arrays, dims, step.label) for view in (step.a, step.b, step.out))
@@ -56,5 +64,6 @@ def _product(step: Matmul, arrays: Mapping[str, Any], dims: Mapping[str, int | f
     if (m, n) != tuple(out.shape) or k != k2:
         raise PlanError(f"{step.label}: op(a) is {m}x{k}, op(b) is {k2}x{n}, out is {out.shape[0]}x{out.shape[1]}")
     return Product(a, b, out, step.trans_a, step.trans_b, step.accumulate)
+
 
 __all__ = ["PlanError", "Zero", "build", "kernels_of", "resolve"]

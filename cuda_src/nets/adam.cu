@@ -1,0 +1,115 @@
+// The optimiser: gradient norms in fixed order, the finite check, global norm clip, Adam.
+//
+// A span is a contiguous part of the flat parameter vector that one update owns (the on-policy tensors, or the
+// critic's). group_code, branch_code and encoder_code hold one byte per CHUNK parameters.
+#include "generated/isv_slots.cuh"
+#include "include/reduce.cuh"
+#include "include/math.cuh"
+
+#define CHUNK 32              // parameters per code byte (nets/params.py)
+#define N_BRANCHES 5
+#define N_GROUPS 6
+#define GROUP_PI 2
+#define GROUP_V 3
+#define GROUP_IQN 5
+#define NORM_EMA_RATE 0.05f
+#define FAULT_LIMIT 3u        // updates in a row that were not finite before updating stops for good
+
+// rl_grad_chunk_squares: sum of squares of each chunk of gradients.
+// launch: threads n_chunks, block 64
+// One thread a chunk, ascending order. grads [n_chunks * 32]; chunk_square [n_chunks].
+extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chunk_square, int n_chunks) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= n_chunks) return;
+    float sum = 0.0f;
+    for (int i = 0; i < CHUNK; ++i) {
+        const float g = grads[(long long)c * CHUNK + i];
+        sum = fmaf(g, g, sum);
+    }
+    chunk_square[c] = sum;
+}
+
+// rl_grad_norms: norms of branches and heads, the encoder's clip factor, and whether the update may be applied.
+// launch: blocks 1, block 128
+// updates: isv, adam_step, fault
+// One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; adam_step [6] updates done
+// per group; fault [2] = consecutive refused updates, sticky stop flag; update_control [2 + 12] = apply (1/0), encoder
+// clip factor, then per group 1 / (1 - beta1^n) and 1 / sqrt(1 - beta2^n).
+// A non-finite square refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
+// Slots written: PI_GRAD_NORM_EMA, V_GRAD_NORM_EMA, BRANCH_GRAD_NORM_*, NONFINITE_COUNT. Read: GRAD_CLIP_NORM, ADAM_BETA*.
+extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsigned char* group_code,
+                                         const unsigned char* branch_code, const unsigned char* encoder_code,
+                                         unsigned int* adam_step, unsigned int* fault, float* update_control,
+                                         float* isv, int n_chunks) {
+    __shared__ float scratch[32];
+    float branch[N_BRANCHES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+    float encoder = 0.0f, pi = 0.0f, v = 0.0f, bad = 0.0f;
+    unsigned int seen = 0u;  // bit g: this thread met a chunk of group g
+    for (int c = threadIdx.x; c < n_chunks; c += blockDim.x) {
+        const float s = chunk_square[c];
+        if (!is_finite(s)) bad += 1.0f;
+        seen |= 1u << group_code[c];
+        for (int k = 0; k < N_BRANCHES; ++k) branch[k] += branch_code[c] == k ? s : 0.0f;
+        encoder += encoder_code[c] ? s : 0.0f;
+        pi += group_code[c] == GROUP_PI ? s : 0.0f;
+        v += group_code[c] == GROUP_V ? s : 0.0f;
+    }
+    for (int k = 0; k < N_BRANCHES; ++k) branch[k] = block_sum(branch[k], scratch);
+    encoder = block_sum(encoder, scratch);
+    pi = block_sum(pi, scratch);
+    v = block_sum(v, scratch);
+    bad = block_sum(bad, scratch);
+    bool present[N_GROUPS];
+    for (int g = 0; g < N_GROUPS; ++g) present[g] = __syncthreads_or((int)(seen >> g & 1u)) != 0;
+    if (threadIdx.x != 0) return;
+
+    isv[ISV_NONFINITE_COUNT] = bad;
+    fault[0] = bad > 0.0f ? fault[0] + 1u : 0u;
+    if (fault[0] >= FAULT_LIMIT) fault[1] = 1u;
+    const bool apply = bad == 0.0f && fault[1] == 0u;
+    update_control[0] = apply ? 1.0f : 0.0f;
+    if (!apply) return;
+
+    const float norm = sqrtf(encoder), cap = isv[ISV_GRAD_CLIP_NORM];
+    update_control[1] = norm > cap ? cap / norm : 1.0f;
+    for (int k = 0; k < N_BRANCHES; ++k) isv[ISV_BRANCH_GRAD_NORM_VSN + k] = sqrtf(branch[k]);
+    const float old_pi = isv[ISV_PI_GRAD_NORM_EMA], old_v = isv[ISV_V_GRAD_NORM_EMA];
+    if (present[GROUP_PI]) {
+        isv[ISV_PI_GRAD_NORM_EMA] = old_pi == 0.0f ? sqrtf(pi) : ema(old_pi, sqrtf(pi), NORM_EMA_RATE);
+    }
+    if (present[GROUP_V]) {
+        isv[ISV_V_GRAD_NORM_EMA] = old_v == 0.0f ? sqrtf(v) : ema(old_v, sqrtf(v), NORM_EMA_RATE);
+    }
+    for (int g = 0; g < N_GROUPS; ++g) {
+        if (!present[g]) continue;
+        const float n = (float)++adam_step[g];
+        update_control[2 + 2 * g] = 1.0f / (1.0f - powf(isv[ISV_ADAM_BETA1], n));
+        update_control[3 + 2 * g] = 1.0f / sqrtf(1.0f - powf(isv[ISV_ADAM_BETA2], n));
+    }
+}
+
+// rl_adam_step: Adam with bias correction and decoupled weight decay (Kingma 2015, Loshchilov 2019).
+// launch: threads n_chunks*32, block 128
+// updates: params, adam_m, adam_v
+// One thread a parameter. params, grads, adam_m, adam_v [n_chunks * 32]; codes [n_chunks]; update_control as above.
+//   rate = LR of the group x multiplier of the branch;  w -= rate (m^ / (sqrt(v^) + eps) + decay w)
+// Slots read: LR_BCE..LR_AUX, IQN_LR, BRANCH_LR_MULT_*, ADAM_BETA1, ADAM_BETA2, ADAM_EPS, WEIGHT_DECAY.
+extern "C" __global__ void rl_adam_step(float* params, const float* grads, float* adam_m, float* adam_v,
+                                        const unsigned char* group_code, const unsigned char* branch_code,
+                                        const unsigned char* encoder_code, const float* update_control,
+                                        const float* isv, int n_chunks) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n_chunks * CHUNK || update_control[0] == 0.0f) return;
+    const int chunk = i / CHUNK, group = group_code[chunk];
+    const float base = group == GROUP_IQN ? isv[ISV_IQN_LR] : isv[ISV_LR_BCE + group];
+    const float rate = base * isv[ISV_BRANCH_LR_MULT_VSN + branch_code[chunk]];
+    const float g = encoder_code[chunk] ? grads[i] * update_control[1] : grads[i];
+    const float beta1 = isv[ISV_ADAM_BETA1], beta2 = isv[ISV_ADAM_BETA2];
+    const float m = fmaf(beta1, adam_m[i], (1.0f - beta1) * g);
+    const float v = fmaf(beta2, adam_v[i], (1.0f - beta2) * g * g);
+    adam_m[i] = m;
+    adam_v[i] = v;
+    const float denominator = fmaf(sqrtf(v), update_control[3 + 2 * group], isv[ISV_ADAM_EPS]);
+    const float step = m * update_control[2 + 2 * group] / denominator;
+    params[i] -= rate * fmaf(isv[ISV_WEIGHT_DECAY], params[i], step);
+}

@@ -1,0 +1,59 @@
+// The policy and value heads at the rows' own position classes.
+#include "generated/isv_slots.cuh"
+#include "include/rng.cuh"
+#include "nets/policy.cuh"
+
+// rl_pi_action_kernel: draw the action of environment step t, or take the most probable one.
+// launch: threads B, block 64
+// updates: rng_action
+// One thread a row. pi_all [T+1, B, P*11] logits of all classes without bias; b_pi [P*11]; w_pi_ctx [3, P*11];
+// context [T+1, B, 3]; position_class [T+1, B]; rng_action [B]; action_drawn [T, B]; log_prob [T, B] nats.
+// p = P_MIN + (1 - 11 P_MIN) softmax; the draw walks the cumulative sum with one uniform number and ends on the last
+// action whatever rounding leaves over. greedy != 0: argmax p (first of equals), no random number is used.
+// A row whose logits are not finite draws Hold; its log_prob is NaN and the losses count it.
+// Slots read: P_MIN.
+extern "C" __global__ void rl_pi_action_kernel(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
+                                               const float* context, const int* position_class, const float* isv,
+                                               unsigned int* rng_action, signed char* action_drawn, float* log_prob,
+                                               int B, int P, int t, int greedy) {
+    int b = blockIdx.x * blockDim.x + threadIdx.x;
+    if (b >= B) return;
+    const long long row = (long long)t * B + b;
+    const float p_min = isv[ISV_P_MIN];
+    float logits[N_ACTIONS], soft[N_ACTIONS];
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, position_class[row], P, logits);
+    policy_softmax(logits, soft);
+
+    int drawn = 0;
+    if (greedy) {
+        for (int a = 1; a < N_ACTIONS; ++a) drawn = soft[a] > soft[drawn] ? a : drawn;
+    } else {
+        const float u = uniform01(&rng_action[b]);
+        float cumulative = policy_floored(soft[0], p_min);
+        while (drawn < N_ACTIONS - 1 && u >= cumulative) {
+            ++drawn;
+            cumulative += policy_floored(soft[drawn], p_min);
+        }
+    }
+    if (!is_finite(soft[drawn])) drawn = ACTION_HOLD;
+    action_drawn[row] = (signed char)drawn;
+    log_prob[row] = logf(policy_floored(soft[drawn], p_min));
+}
+
+// rl_value_rows: V of each row's own class, in units of the scaled reward.
+// launch: threads rows, block 64
+// One thread a row. v_all [rows, P] without bias; b_v [P]; w_v_ctx [3, P]; context [rows, 3]; position_class [rows];
+// value [rows]. The head predicts the PopArt-normalised return: value = mean + sigma raw (van Hasselt 2016).
+// Slots read: POPART_MEAN, POPART_SECOND_MOMENT.
+extern "C" __global__ void rl_value_rows(const float* v_all, const float* b_v, const float* w_v_ctx,
+                                         const float* context, const int* position_class, const float* isv,
+                                         float* value, int rows, int P) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    const int c = position_class[row];
+    float raw = v_all[(long long)row * P + c] + b_v[c];
+    for (int k = 0; k < HEAD_CONTEXT_DIM; ++k) {
+        raw = fmaf(context[(long long)row * HEAD_CONTEXT_DIM + k], w_v_ctx[k * P + c], raw);
+    }
+    value[row] = fmaf(popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]), raw, isv[ISV_POPART_MEAN]);
+}

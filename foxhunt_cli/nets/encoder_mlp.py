@@ -1,0 +1,55 @@
+"""The ``mlp`` encoder: the current snapshot's 56 inputs -> 128 tanh -> 128 tanh.
+
+Looks at one snapshot only (K = 1), so a window holds T + 1 of them. Quick runs, ablations, a yardstick for ``full``.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.nets.params import Parameter
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+
+WINDOW = 1  # snapshots an encoding looks at
+_BRANCH = "BRANCH_LR_MULT_VSN"
+
+PARAMETERS = (
+    Parameter("w_mlp1", "ENCODER_INPUT_DIM, HIDDEN_DIM", "xavier", 1.0, "LR_AUX", _BRANCH, encoder=True),
+    Parameter("b_mlp1", "HIDDEN_DIM", "constant", 0.0, "LR_AUX", _BRANCH, encoder=True),
+    Parameter("w_mlp2", "HIDDEN_DIM, HIDDEN_DIM", "xavier", 1.0, "LR_AUX", _BRANCH, encoder=True),
+    Parameter("b_mlp2", "HIDDEN_DIM", "constant", 0.0, "LR_AUX", _BRANCH, encoder=True),
+)
+
+_ALL, _USED = "(T+1)*B", "T*B"
+
+
+def _tokens(name: str, rows: str, cols: str = "HIDDEN_DIM") -> View:
+    return View(name, rows, cols)
+
+
+def forward() -> list[Step]:
+    """x [T+1, B, 56] -> h [T+1, B, 128]."""
+    w1, w2 = View("w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM"), View("w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
+    size = {"rows": _ALL, "cols": "HIDDEN_DIM"}
+    return [
+        Matmul("mlp layer 1", _tokens("x", _ALL, "ENCODER_INPUT_DIM"), w1, _tokens("mlp_hidden", _ALL)),
+        Stage("bias_tanh", {"bias": "b_mlp1", "y": "mlp_hidden", **size}),
+        Matmul("mlp layer 2", _tokens("mlp_hidden", _ALL), w2, _tokens("h", _ALL)),
+        Stage("bias_tanh", {"bias": "b_mlp2", "y": "h", **size}),
+    ]
+
+
+def backward() -> list[Step]:
+    """grad_h [T, B, 128] (changed in place) -> gradients of the four tensors. The bootstrap state carries none."""
+    size = {"rows": _USED, "cols": "HIDDEN_DIM"}
+    hidden, grad_hidden, grad_h = (_tokens(n, _USED) for n in ("mlp_hidden", "grad_mlp_hidden", "grad_h"))
+    x = _tokens("x", _USED, "ENCODER_INPUT_DIM")
+    w1, w2 = View("grad_w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM"), View("grad_w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
+    ones = View("ones", "1", _USED)
+    return [
+        Stage("tanh_backward", {"y": "h", "grad": "grad_h", **size}),
+        Matmul("mlp grad w2", hidden, grad_h, w2, trans_a=True),
+        Matmul("mlp grad b2", ones, grad_h, View("grad_b_mlp2", "1", "HIDDEN_DIM")),
+        Matmul("mlp grad hidden", grad_h, View("w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM"), grad_hidden, trans_b=True),
+        Stage("tanh_backward", {"y": "mlp_hidden", "grad": "grad_mlp_hidden", **size}),
+        Matmul("mlp grad w1", x, grad_hidden, w1, trans_a=True),
+        Matmul("mlp grad b1", ones, grad_hidden, View("grad_b_mlp1", "1", "HIDDEN_DIM")),
+    ]

@@ -1,0 +1,76 @@
+"""The policy and value heads: one linear block per position class on a market-only encoding.
+
+A row uses the block of its class and adds a linear term in the trade context. One product gives every class's
+outputs for every encoding of the iteration, before a single action is chosen.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.nets.params import Parameter
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+
+_HEAD_GAIN = 0.1
+
+PARAMETERS = (
+    Parameter("w_pi", "HIDDEN_DIM, P*N_ACTIONS", "xavier", _HEAD_GAIN, "LR_PI"),
+    Parameter("b_pi", "P*N_ACTIONS", "constant", 0.0, "LR_PI"),
+    Parameter("w_pi_ctx", "HEAD_CONTEXT_DIM, P*N_ACTIONS", "constant", 0.0, "LR_PI"),
+    Parameter("w_v", "HIDDEN_DIM, P", "xavier", _HEAD_GAIN, "LR_V"),
+    Parameter("b_v", "P", "constant", 0.0, "LR_V"),
+    Parameter("w_v_ctx", "HEAD_CONTEXT_DIM, P", "constant", 0.0, "LR_V"),
+)
+
+_ALL, _USED = "(T+1)*B", "T*B"
+_HEADS = (("pi", "P*N_ACTIONS"), ("v", "P"))
+
+
+def forward() -> list[Step]:
+    """h [T+1, B, 128] -> pi_all, v_all of every class, without bias."""
+    h = View("h", _ALL, "HIDDEN_DIM")
+    return [
+        Matmul(f"{head} head", h, View(f"w_{head}", "HIDDEN_DIM", width), View(f"{head}_all", _ALL, width))
+        for head, width in _HEADS
+    ]
+
+
+def draw(greedy: str = "0") -> Stage:
+    """The policy draw of one environment step; ``t`` is bound by the caller."""
+    return Stage("rl_pi_action_kernel", {"greedy": greedy})
+
+
+def losses() -> list[Step]:
+    """Values, advantages, surrogate and value loss, with gradients of every class's outputs."""
+    used = {"rows": _USED}
+    return [
+        Stage("rl_value_rows", {"rows": _ALL}),
+        Stage("gae_advantage"),
+        Stage("rl_advantage_statistics", {"moments": "adv_moments", **used}),
+        Stage("ppo_clipped_surrogate_fwd", {"moments": "adv_moments", **used}),
+        Stage("ppo_clipped_surrogate_bwd", {"moments": "adv_moments", **used}),
+        Stage("rl_value_loss_grad", used),
+        Stage("rl_loss_reduce", {"moments": "adv_moments", **used}),
+    ]
+
+
+def backward() -> list[Step]:
+    """Gradients of the six tensors, and grad_h overwritten with both heads' part."""
+    h, context, ones = View("h", _USED, "HIDDEN_DIM"), View("context", _USED, "HEAD_CONTEXT_DIM"), View("ones", "1", _USED)
+    steps: list[Step] = []
+    for index, (head, width) in enumerate(_HEADS):
+        grad = View(f"grad_{head}_all", _USED, width)
+        steps += [
+            Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
+            Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
+            Matmul(
+                f"{head} grad w_ctx", context, grad, View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width), trans_a=True
+            ),
+            Matmul(
+                f"{head} grad h",
+                grad,
+                View(f"w_{head}", "HIDDEN_DIM", width),
+                View("grad_h", _USED, "HIDDEN_DIM"),
+                trans_b=True,
+                accumulate=index > 0,
+            ),
+        ]
+    return steps

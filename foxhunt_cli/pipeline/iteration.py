@@ -1,0 +1,68 @@
+"""THE ordered list: what one training iteration does, from the first kernel to the last.
+
+Read top to bottom: it is the program. Everything above it prepares, everything below it executes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foxhunt_cli.nets import policy
+from foxhunt_cli.pipeline import learn, rollout
+from foxhunt_cli.pipeline.stage import Stage, Step, at
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides the list: sizes that unroll it and the choices that change it."""
+
+    rollout: int
+    encoder: str = "mlp"
+
+
+def training(shape: Shape) -> list[Step]:
+    """One iteration: T environment steps of all rows, then the learning from them."""
+    return [
+        *_windows(draw_episodes=True),
+        *rollout.iteration_begin(),
+        *learn.forward(shape.encoder),
+        *_environment_steps(shape, policy.draw()),
+        *rollout.after_rollout(),
+        *learn.update(shape.encoder),
+        Stage("rl_loss_total"),
+        Stage("rl_diag_record"),
+        Stage("gpu_advance_cursor"),
+    ]
+
+
+def playing(shape: Shape) -> list[Step]:
+    """One iteration of evaluation: the greedy policy, no learning; the host has set the cursors."""
+    return [
+        *_windows(draw_episodes=False),
+        *rollout.iteration_begin(),
+        *learn.forward(shape.encoder),
+        *_environment_steps(shape, policy.draw(greedy="1")),
+        Stage("gpu_advance_cursor"),
+    ]
+
+
+def following(shape: Shape) -> list[Step]:
+    """One iteration of a rule-based baseline: the data column ``signal`` names the wanted side of each snapshot."""
+    return [
+        *rollout.iteration_begin(),
+        *_environment_steps(shape, Stage("rl_signal_action")),
+        Stage("gpu_advance_cursor"),
+    ]
+
+
+def _windows(draw_episodes: bool) -> list[Step]:
+    draw = [Stage("gpu_sample_and_gather")] if draw_episodes else []
+    return [*draw, Stage("snap_feature_assemble_batched", {"offset": "0"})]
+
+
+def _environment_steps(shape: Shape, draw: Stage) -> list[Step]:
+    steps: list[Step] = []
+    for t in range(shape.rollout):
+        steps.append(Stage(draw.kernel, {**draw.remap, **at(t)}))
+        steps.extend(rollout.environment_step(t))
+    return steps
