@@ -26,4 +26,17 @@ ROWS = (
     Buffer("new_episode", "B", "uint8", "iteration", "0/1", "the row drew a new start at the beginning of this iteration"),
     Buffer("rng_episode", "B", "uint32", "persistent", "state", "xorshift32 state of the episode draw"),
     Buffer("x", "W, B, ENCODER_INPUT_DIM", "float32", "iteration", "mixed", "encoder input; time is the slowest axis"),
+    Buffer("frd_target", "T, B, N_HORIZONS", "int8", "iteration", "bucket", "frd_label of the snapshot of step t"),
+    Buffer("direction_target", "T, B, N_HORIZONS", "int8", "iteration", "0/1", "direction_label of the snapshot of step t"),
+)
+
+# What the preparation of a data set needs and drops again; not part of a run (market/prepare.py).
+SCRATCH = (
+    Buffer("records", "BLOCK_RECORDS * 216", "uint8", "data", "bytes", "staging of one upload of records"),
+    Buffer("session_first", "N_SESSIONS + 1", "int32", "data", "index", "first snapshot of each session; the last = N_SNAP"),
+    Buffer("segment_first", "N_SEGMENTS + 1", "int32", "data", "index", "first snapshot of each segment; the last = N_SNAP"),
+    Buffer("segment_restart", "N_SEGMENTS", "uint8", "data", "0/1", "the segment begins a session"),
+    Buffer("segment_sum", "N_SEGMENTS, 18", "float64", "data", "mixed", "decayed sums of a segment alone"),
+    Buffer("segment_decay", "N_SEGMENTS, 3", "float64", "data", "1", "decay over a whole segment, by time constant"),
+    Buffer("segment_carry", "N_SEGMENTS, 18", "float64", "data", "mixed", "decayed sums before a segment"),
 )

@@ -1,0 +1,125 @@
+// The encoder's input: 56 numbers for each snapshot of each row's window.
+#include "generated/structure.cuh"
+#include "include/math.cuh"
+
+// Fixed scales, chosen so that an index future's book gives values of order 1. Constants, not fitted: no data leaks.
+#define SIZE_SCALE 0.25f          // 1 / ln(lots): ln(1 + 50 lots) is about 4
+#define MICROPRICE_SCALE 2.0f     // 1 / tick: half a tick at most where the spread is one tick
+#define VOLUME_SCALE 0.5f         // 1 / ln(lots)
+#define ELAPSED_SCALE 0.1f        // 1 / ln(us): 10 us give 0.24, 1 ms 0.69, 1 s 1.38
+#define SLOPE_SCALE 3.0f          // ticks: depth grows by a factor of about e^0.3 a tick
+#define TRADE_RATE_SCALE 0.5f     // 1 / ln(trades/s)
+#define FEATURE_LIMIT 16.0f       // |feature| at most: a halt's 500-tick spread must not drown the encoder
+#define NS_PER_US 1000.0f
+
+// Index of each group of features in a snapshot's 40.
+#define F_BID_SIZE 0
+#define F_ASK_SIZE 10
+#define F_SPREAD 20
+#define F_MICROPRICE 21
+#define F_IMBALANCE 22  // 4: depth 1, 3, 5, 10
+#define F_MID_CHANGE 26
+#define F_TRADE_VOLUME 27
+#define F_TRADE_COUNT 28
+#define F_ELAPSED 29
+#define F_BID_SLOPE 30
+#define F_ASK_SLOPE 31
+#define F_BID_GAP 32
+#define F_ASK_GAP 33
+#define F_REGIME 34  // 6
+#define MULTIRES_FIRST (FEATURE_DIM + CONTEXT_DIM)
+
+static_assert(F_REGIME + N_REGIME == FEATURE_DIM && MULTIRES_FIRST + MULTIRES_DIM == ENCODER_INPUT_DIM, "feature map");
+
+// (bids - asks) / (bids + asks) in [-1, 1]; 0 where both are absent.
+static __device__ inline float imbalance(float bids, float asks) {
+    float sum = bids + asks;
+    return sum > 0.0f ? (bids - asks) / sum : (sum == 0.0f ? 0.0f : sum);
+}
+
+// One side of the book: log sizes to out_size[N_LEVELS], slope and mean gap; cumulative[d] = lots in levels 0..d.
+// Absent levels have size 0 and repeat the worst present price: they add nothing to depth or distance.
+static __device__ inline void side_features(const float* px, const float* sz, float* out_size, float* slope, float* gap,
+                                            float* cumulative) {
+    float depth = 0.0f;
+    int present = 0;
+    for (int l = 0; l < N_LEVELS; ++l) {
+        out_size[l] = SIZE_SCALE * log1pf(sz[l]);
+        depth += sz[l];
+        cumulative[l] = depth;
+        present += sz[l] > 0.0f ? 1 : 0;
+    }
+    float distance = fabsf(px[0] - px[N_LEVELS - 1]);
+    *slope = distance == 0.0f ? 0.0f : SLOPE_SCALE * (log1pf(depth) - log1pf(sz[0])) / distance;
+    *gap = present > 1 ? distance / (float)(present - 1) : 0.0f;
+}
+
+// snap_feature_assemble_batched: gathers each row's window of snapshots and computes their features.
+// launch: threads W*B, block 64
+//
+// x[w, b, :] describes snapshot s = cursor[b] - (K - 1) + offset + w. With W = K + T and offset 0 one call serves the
+// T steps of an iteration and the state behind them: step t's window is x[t .. t + K - 1] and x[T ..] the bootstrap's.
+// With W = K it is the gather of the current window (offset 0) or of the next one (offset 1), for T = 1.
+//
+// Columns of x (F = market's 40 features; all prices in ticks; mid = (bid_px[0] + ask_px[0]) / 2):
+//    0..9   0.25 ln(1 + bid_sz[l])             10..19  0.25 ln(1 + ask_sz[l])
+//   20      spread = ask_px[0] - bid_px[0]
+//   21      2 (microprice - mid), microprice = (bid_px[0] ask_sz[0] + ask_px[0] bid_sz[0]) / (bid_sz[0] + ask_sz[0]);
+//           computed as spread x imbalance at depth 1, which is the same
+//   22..25  imbalance (B - A) / (B + A) of the lots in the first 1, 3, 5, 10 levels; 0 where B + A = 0
+//   26      mid - prev_mid
+//   27      0.5 sign(v) ln(1 + |v|), v = trade_signed_vol      28  ln(1 + trade_count)
+//   29      0.1 ln(1 + elapsed us), elapsed = ts_ns - prev_ts_ns, 0 where time stands or runs back
+//   30, 31  bid, ask slope: 3 (ln(1 + lots of all levels) - ln(1 + sz[0])) / |px[9] - px[0]|, the growth of the log of
+//           the depth by tick; 0 where one level is present
+//   32, 33  bid, ask mean gap: |px[9] - px[0]| / (present levels - 1); 0 where one level is present
+//   34..39  regime: volatility over 10 s and 600 s [ticks/sqrt s], ln of their ratio, 0.5 ln(1 + trades/s),
+//           mean spread [ticks], session progress 0..1
+//   40..43  0 (the place of the trade context in an encoder that sees it)
+//   44..55  multires of snapshot s (multires.cu)
+// Every value is clamped to [-16, 16]; NaN passes.
+// Thread (w, b), b fastest, owns the 56 values of one snapshot.
+// in:  the data columns [N_SNAP, ...] (buffers/data.py), multires [N_SNAP, MULTIRES_DIM], cursor [B]
+// out: x [W, B, ENCODER_INPUT_DIM]
+// edge: a snapshot outside the data set, which no legal cursor asks for, gives NaN, so that the fault is counted.
+extern "C" __global__ void snap_feature_assemble_batched(
+    const float* __restrict__ bid_px, const float* __restrict__ bid_sz, const float* __restrict__ ask_px,
+    const float* __restrict__ ask_sz, const float* __restrict__ prev_mid, const float* __restrict__ trade_signed_vol,
+    const unsigned int* __restrict__ trade_count, const unsigned long long* __restrict__ ts_ns,
+    const unsigned long long* __restrict__ prev_ts_ns, const float* __restrict__ regime,
+    const float* __restrict__ multires, const int* __restrict__ cursor, float* __restrict__ x, int offset, int K, int W,
+    int B, int N_SNAP) {
+    long long item = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (item >= (long long)W * B) return;
+    int w = (int)(item / B), b = (int)(item - (long long)w * B);
+    long long s = (long long)cursor[b] - (K - 1) + offset + w;
+    float* out = x + item * ENCODER_INPUT_DIM;
+    if (s < 0 || s >= N_SNAP) {
+        for (int j = 0; j < ENCODER_INPUT_DIM; ++j) out[j] = nanf("");
+        return;
+    }
+    const float *bp = bid_px + s * N_LEVELS, *bs = bid_sz + s * N_LEVELS;
+    const float *ap = ask_px + s * N_LEVELS, *as = ask_sz + s * N_LEVELS;
+    const float* state = regime + s * N_REGIME;
+    float f[ENCODER_INPUT_DIM];
+    float bids[N_LEVELS], asks[N_LEVELS];
+    side_features(bp, bs, f + F_BID_SIZE, f + F_BID_SLOPE, f + F_BID_GAP, bids);
+    side_features(ap, as, f + F_ASK_SIZE, f + F_ASK_SLOPE, f + F_ASK_GAP, asks);
+    float spread = ap[0] - bp[0];
+    f[F_IMBALANCE] = imbalance(bids[0], asks[0]);
+    f[F_IMBALANCE + 1] = imbalance(bids[2], asks[2]);
+    f[F_IMBALANCE + 2] = imbalance(bids[4], asks[4]);
+    f[F_IMBALANCE + 3] = imbalance(bids[N_LEVELS - 1], asks[N_LEVELS - 1]);
+    f[F_SPREAD] = spread;
+    f[F_MICROPRICE] = MICROPRICE_SCALE * 0.5f * spread * f[F_IMBALANCE];
+    f[F_MID_CHANGE] = (bp[0] + ap[0]) * 0.5f - prev_mid[s];
+    f[F_TRADE_VOLUME] = VOLUME_SCALE * signed_log1p(trade_signed_vol[s]);
+    f[F_TRADE_COUNT] = log1pf((float)trade_count[s]);
+    float elapsed_us = ts_ns[s] > prev_ts_ns[s] ? (float)(ts_ns[s] - prev_ts_ns[s]) / NS_PER_US : 0.0f;
+    f[F_ELAPSED] = ELAPSED_SCALE * log1pf(elapsed_us);
+    for (int j = 0; j < N_REGIME; ++j) f[F_REGIME + j] = state[j];
+    f[F_REGIME + 3] = TRADE_RATE_SCALE * log1pf(state[3]);
+    for (int j = 0; j < CONTEXT_DIM; ++j) f[FEATURE_DIM + j] = 0.0f;
+    for (int j = 0; j < MULTIRES_DIM; ++j) f[MULTIRES_FIRST + j] = multires[s * MULTIRES_DIM + j];
+    for (int j = 0; j < ENCODER_INPUT_DIM; ++j) out[j] = clampf(f[j], -FEATURE_LIMIT, FEATURE_LIMIT);
+}
