@@ -14,7 +14,7 @@ import typer
 # Parameter of the command -> (configuration key, the option as users write it).
 OPTIONS = {
     "steps": ("steps", "--steps"),
-    "data": ("data.path", "--data"),
+    "data": ("paths", "--data"),
     "batch": ("batch", "--batch"),
     "rollout": ("rollout", "--rollout"),
     "reward": ("reward", "--reward"),
@@ -33,7 +33,9 @@ OPTIONS = {
     "instrument": ("data.instrument", "--instrument"),
     "instrument_id": ("data.instrument_id", "--instrument-id"),
     "tick_size": ("data.tick_size", "--tick-size"),
-    "session_gap": ("data.session_gap", "--session-gap"),
+    "session_gap": ("data.session_gap_s", "--session-gap"),
+    "fee": ("data.fee", "--fee"),
+    "lot_limit": ("lot_limit", "--lot-limit"),
     "max_snapshots": ("data.max_snapshots", "--max-snapshots"),
     "start": ("data.start", "--start"),
     "end": ("data.end", "--end"),
@@ -45,7 +47,8 @@ def train(
     context: typer.Context,
     steps: Annotated[int | None, typer.Option("--steps", help="Environment steps of each row [10000].")] = None,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Market data file; without it, the synthetic market.")
+        list[Path] | None,
+        typer.Option("--data", help="Market data file; repeat it for several. Without: the synthetic market."),
     ] = None,
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
@@ -70,8 +73,10 @@ def train(
     instrument_id: Annotated[int | None, typer.Option("--instrument-id", help="Which instrument of a file.")] = None,
     tick_size: Annotated[str | None, typer.Option("--tick-size", help="Tick size, e.g. 0.25 or 1/64.")] = None,
     session_gap: Annotated[
-        str | None, typer.Option("--session-gap", help="A longer gap ends a session, e.g. 30m.")
+        float | None, typer.Option("--session-gap", metavar="SECONDS", help="A longer pause ends a session [1800].")
     ] = None,
+    fee: Annotated[float | None, typer.Option("--fee", help="Fee per lot per side, USD.")] = None,
+    lot_limit: Annotated[int | None, typer.Option("--lot-limit", help="Largest position, lots [4].")] = None,
     max_snapshots: Annotated[int | None, typer.Option("--max-snapshots", help="Use at most so many.")] = None,
     start: Annotated[str | None, typer.Option("--start", help="First time used, ISO, UTC.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Time to stop before, ISO, UTC.")] = None,

@@ -139,19 +139,41 @@ def _check_seeds(seeds: dict[str, float], origins: Mapping[str, str]) -> None:
 
 def _describe(error: ValidationError, origins: Mapping[str, str]) -> str:
     """The first problem as one line; unknown keys come first, since they often explain the others."""
-    problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    problems = sorted(error.errors(), key=_rank)
     problem = problems[0]
-    path = tuple(str(part) for part in problem["loc"])
+    path, model = _locate(problem["loc"])
     key = ".".join(path)
     origin = _origin(key, origins)
     if problem["type"] == "extra_forbidden":
-        text = f"{origin}unknown key '{key}'{_suggestion(path)}"
+        text = f"{origin}unknown key '{key}'{_suggestion(path, model)}"
     elif problem["type"] == "value_error":
         text = f"{origin}{key}{': ' if key else ''}{problem['ctx']['error']}"
     else:
         wanted = problem["msg"].removeprefix("Input ")
         text = f"{origin}{key} {wanted[0].lower()}{wanted[1:]}, got {problem['input']!r}"
     return text if len(problems) == 1 else f"{text} (and {len(problems) - 1} more)"
+
+
+def _rank(problem: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Unknown keys first; last the complaint that a table is no string, where a name or a table may stand."""
+    return problem["type"] != "extra_forbidden", problem["type"] == "string_type"
+
+
+def _locate(loc: Sequence[str | int]) -> tuple[list[str], type[BaseModel] | None]:
+    """Dotted path of a problem, and the model that its last part belongs to (None within plain values).
+
+    pydantic puts the branch of a union into it (``data.instrument.Instrument.fee``); users write no such part.
+    """
+    path: list[str] = []
+    model: type[BaseModel] | None = RunConfig
+    owner = model
+    for part in map(str, loc):
+        if path and (part in ("str", "int", "float") or (model is not None and part == model.__name__)):
+            continue
+        path.append(part)
+        owner, field = model, model.model_fields.get(part) if model is not None else None
+        model = _model_of(field.annotation) if field is not None else None
+    return path, owner
 
 
 def _origin(key: str, origins: Mapping[str, str]) -> str:
@@ -162,13 +184,10 @@ def _origin(key: str, origins: Mapping[str, str]) -> str:
     return ""
 
 
-def _suggestion(path: Sequence[str]) -> str:
-    """``; did you mean ...? allowed: ...`` for an unknown key."""
-    model: Any = RunConfig
-    for part in path[:-1]:
-        model = _model_of(model.model_fields[part].annotation) if part in model.model_fields else None
-        if model is None:
-            return ""
+def _suggestion(path: Sequence[str], model: type[BaseModel] | None) -> str:
+    """``; did you mean ...? allowed: ...`` for an unknown key of ``model``."""
+    if model is None:
+        return ""
     allowed = sorted(model.model_fields)
     prefix = "".join(f"{part}." for part in path[:-1])
     close = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.6)

@@ -13,16 +13,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-try:
-    from foxhunt_cli.data.source import DataOptions, SyntheticOptions
-except ImportError:  # until the data package lands
-
-    class DataOptions(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
-    class SyntheticOptions(BaseModel):
-        model_config = ConfigDict(extra="forbid", frozen=True)
-
+from foxhunt_cli.data.options import DataOptions
+from foxhunt_cli.data.synthetic import SyntheticOptions
 
 BATCH_MAX = 65_536
 ROLLOUT_MAX = 1_024
@@ -103,11 +95,14 @@ class RunConfig(BaseModel):
     eval_every: int = Field(2_000, ge=0)
     """Steps between two evaluations on the held-out range; 0 = never."""
 
+    paths: tuple[Path, ...] = ()
+    """Market data files, read in this order as one source; none = the synthetic market."""
+
     data: DataOptions = DataOptions()
-    """Where the market data comes from and how it is read."""
+    """How the files are read, and the instrument's replacements (tick, fee)."""
 
     synthetic: SyntheticOptions = SyntheticOptions()
-    """The synthetic market that is used where no data file is given."""
+    """The synthetic market that is used where `paths` is empty."""
 
     isv: dict[str, float] = {}
     """Seeds of ISV slots, names in lower case, e.g. {"lr_pi": 0.0005}."""
