@@ -31,8 +31,13 @@ SIZE_MEAN = np.array([35, 52, 57, 58, 54, 52, 53, 52, 51, 50], np.float64)
 """Mean size by level, lots; measured on ES."""
 SIZE_LOG_SIGMA = np.array([0.92, 0.65, 0.5, 0.45, 0.4, 0.35, 0.35, 0.3, 0.3, 0.3], np.float64)
 """Standard deviation of log size by level; measured on ES."""
-TOP_LEAN = 1.3
+TOP_LEAN = 1.8
 """Log size that a whole tick of p inside its tick shifts from one side of the top to the other."""
+TOP_NOISE_SIGMA = 0.55
+"""Standard deviation of the part of the top's log size that p does not explain."""
+TOP_CHANGE = 0.36
+"""Chance that a given side's top changes in a snapshot; measured on ES."""
+BLOCK = 4096
 WAVE_LEAD = 20
 """Snapshots by which book and flow run ahead of a wave's drift."""
 WAVE_FULL_DRIFT = 0.06
@@ -40,7 +45,7 @@ WAVE_FULL_DRIFT = 0.06
 WAVE_TOP_LEAN, WAVE_DEEP_LEAN, WAVE_TRADE_LEAN = 0.2, 0.07, 0.6
 """Log size by which a full lean shifts the top and a deeper level; share of trades that follow it."""
 TRADE_SHARE = 0.075
-TRADE_SIGN_PERSISTENCE = 0.4
+TRADE_SIGN_PERSISTENCE = 0.5
 START_NS = 1_704_150_000_000_000_000
 """2024-01-01T23:00:00Z, 17:00 in Chicago: a session's open."""
 REFERENCE_TICKS = 19_200
@@ -83,12 +88,14 @@ class Style:
     """Standard deviation of the log of step_sigma."""
     deep_change: float
     """Chance that a given deeper level changes in a snapshot."""
+    top_length: float
+    """Correlation length, in snapshots, of the top's unexplained size."""
 
 
 _STYLES = {
-    "wavy": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08),
-    "realistic": Style(rate=25.0, burst=1.4, step_sigma=0.12, volatility_sigma=0.55, deep_change=0.03),
-    "noise": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08),
+    "wavy": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08, top_length=25),
+    "realistic": Style(rate=25.0, burst=1.4, step_sigma=0.08, volatility_sigma=0.5, deep_change=0.03, top_length=400),
+    "noise": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08, top_length=25),
 }
 _STYLES["dirty"] = _STYLES["realistic"]
 
@@ -137,8 +144,8 @@ def _make_session(out: np.ndarray, options: SyntheticOptions, rng: np.random.Gen
     else:
         bid, inside = _efficient_bid(rng, n, style, drift)
     bid += price
-    _write_prices(out, rng, bid, symmetric=options.preset == "noise")
-    _write_sizes(out, rng, style, inside, lean)
+    best_bid, best_ask = _touch(rng, bid, symmetric=options.preset == "noise")
+    _store_book(out, best_bid, best_ask, _sizes(rng, n, style, inside, lean))
     _write_trades(out, rng, inside, lean, informed=options.preset != "noise")
     return int(bid[-1]), int(out["ts_ns"][-1])
 
@@ -227,16 +234,26 @@ def _martingale_bid(rng: np.random.Generator, n: int, style: Style) -> np.ndarra
     return np.cumsum(jump, dtype=np.int64)
 
 
-def _write_prices(out: np.ndarray, rng: np.random.Generator, bid: np.ndarray, symmetric: bool) -> None:
-    """Levels one tick apart; the spread is one tick but for short spells of two (three if both sides step back)."""
-    wide = _spells(rng, len(bid), 0.002, 20)
+def _touch(rng: np.random.Generator, bid: np.ndarray, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Best bid and ask, float32 [n]: a spread of one tick but for short spells of two (three if both sides step back)."""
+    wide = _spells(rng, len(bid), 0.001, 50)
     wide[0] = 0
-    side = rng.random(len(bid), np.float32) < 0.5 if not symmetric else None
-    best_bid = bid - wide if symmetric else bid - (wide & side)
-    best_ask = bid + 1 + (wide if symmetric else wide & ~side)
+    spell = np.cumsum(np.diff(wide, prepend=0) > 0)
+    side = 1 if symmetric else rng.integers(0, 2, spell[-1] + 1)[spell]  # one side steps back, for the whole spell
+    bid_step, ask_step = (wide, wide) if symmetric else (wide * side, wide * (1 - side))
+    return (bid - bid_step).astype(np.float32), (bid + 1 + ask_step).astype(np.float32)
+
+
+def _store_book(out: np.ndarray, best_bid: np.ndarray, best_ask: np.ndarray, sizes: np.ndarray) -> None:
+    """Columns into records, levels one tick apart, a block at a time so that a block's records stay in the cache."""
     depth = np.arange(LEVELS, dtype=np.float32)
-    np.subtract(best_bid.astype(np.float32)[:, None], depth, out=out["bid_px"])
-    np.add(best_ask.astype(np.float32)[:, None], depth, out=out["ask_px"])
+    for a in range(0, len(out), BLOCK):
+        block = out[a : a + BLOCK]
+        b = a + len(block)
+        np.subtract(best_bid[a:b, None], depth, out=block["bid_px"])
+        np.add(best_ask[a:b, None], depth, out=block["ask_px"])
+        block["bid_sz"] = sizes[0, :, a:b].T
+        block["ask_sz"] = sizes[1, :, a:b].T
 
 
 def _spells(rng: np.random.Generator, n: int, chance: float, length: int) -> np.ndarray:
@@ -248,23 +265,33 @@ def _spells(rng: np.random.Generator, n: int, chance: float, length: int) -> np.
     return (np.cumsum(edges[:n]) > 0).astype(np.int64)
 
 
-def _write_sizes(out: np.ndarray, rng: np.random.Generator, style: Style, inside: np.ndarray, lean: np.ndarray | None) -> None:
-    """Sizes that stand until their level changes; the lean enters when a level changes, as it would in a book."""
-    n = len(out)
-    for field, sign in (("bid_sz", 1.0), ("ask_sz", -1.0)):
+def _sizes(rng: np.random.Generator, n: int, style: Style, inside: np.ndarray, lean: np.ndarray | None) -> np.ndarray:
+    """Sizes, float32 [2, LEVELS, n] (bids, asks). A size stands until its level changes, and takes on the lean then."""
+    sizes = np.empty((2, LEVELS, n), np.float32)
+    for side, sign in enumerate((np.float32(1), np.float32(-1))):
         for level in range(LEVELS):
-            changes = np.flatnonzero(rng.random(n, np.float32) < (0.36 if level == 0 else style.deep_change))
-            if not len(changes) or changes[0] != 0:
-                changes = np.concatenate([[0], changes])
+            sigma = np.float32(SIZE_LOG_SIGMA[level])
+            changes = _change_points(rng, n, TOP_CHANGE if level == 0 else style.deep_change)
             if level == 0:
-                log_size = _ou(rng, n, 25.0, 0.72)[changes] + sign * TOP_LEAN * inside[changes]
+                noise = _ou(rng, len(changes), style.top_length * TOP_CHANGE, TOP_NOISE_SIGMA).astype(np.float32)
+                log_size = noise + sign * np.float32(TOP_LEAN) * inside[changes]
             else:
-                log_size = rng.standard_normal(len(changes), np.float32) * np.float32(SIZE_LOG_SIGMA[level])
+                log_size = rng.standard_normal(len(changes), np.float32) * sigma
             if lean is not None:
-                log_size = log_size + sign * (WAVE_TOP_LEAN if level == 0 else WAVE_DEEP_LEAN) * lean[changes]
-            mu = np.log(SIZE_MEAN[level]) - SIZE_LOG_SIGMA[level] ** 2 / 2
-            size = np.maximum(1, np.rint(np.exp(log_size + mu))).astype(np.float32)
-            out[field][:, level] = np.repeat(size, np.diff(np.append(changes, n)))
+                log_size += sign * np.float32(WAVE_TOP_LEAN if level == 0 else WAVE_DEEP_LEAN) * lean[changes]
+            log_size += np.float32(np.log(SIZE_MEAN[level])) - sigma**2 / 2
+            size = np.maximum(np.float32(1), np.rint(np.exp(log_size)))
+            sizes[side, level] = np.repeat(size, np.diff(changes, append=n))
+    return sizes
+
+
+def _change_points(rng: np.random.Generator, n: int, chance: float) -> np.ndarray:
+    """Ascending indices in [0, n), the first 0, each other one there with `chance`."""
+    points = np.zeros(1, np.int64)
+    while points[-1] < n:
+        more = rng.geometric(chance, int((n - points[-1]) * chance * 1.05) + 16)
+        points = np.concatenate([points, points[-1] + np.cumsum(more)])
+    return points[: np.searchsorted(points, n)]
 
 
 def _write_trades(out: np.ndarray, rng: np.random.Generator, inside: np.ndarray, lean: np.ndarray | None, informed: bool) -> None:
