@@ -147,7 +147,7 @@ def compile_cubin(source: str, name: str, include_dirs: Sequence[Path], arch: st
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program).strip().strip("\0").strip()
             raise CompileError(_PLACE.sub(r"\1:\2:", log) or f"{name}: {error}") from None
-        return nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program).encode()
+        return nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program)
     finally:
         nvrtc.destroyProgram(program)
 
@@ -174,7 +174,9 @@ def compile_cached(
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    targets = [folder / f"{t.path.stem}-{t.arch}-{t.key()}{'.cubin' if t.arch.startswith('sm_') else '.ptx'}" for t in tasks]
+    targets = [
+        folder / f"{t.path.stem}-{t.arch}-{t.key()}{'.cubin' if t.arch.startswith('sm_') else '.ptx'}" for t in tasks
+    ]
     missing = [(task, target) for task, target in zip(tasks, targets, strict=True) if not target.exists()]
     errors = _compile_in_processes(missing, workers or os.cpu_count() or 1, progress)
     if errors:
@@ -212,7 +214,9 @@ def _feed_worker(waiting: queue.SimpleQueue, finish: Any) -> None:
     path = os.pathsep.join([package_parent, *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "foxhunt_cli.device.nvrtc"]
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": path}) as worker:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": path}
+    ) as worker:
         while True:
             try:
                 task, target = waiting.get_nowait()
@@ -226,7 +230,9 @@ def _feed_worker(waiting: queue.SimpleQueue, finish: Any) -> None:
                 answer = worker.stdout.readline()
             except BrokenPipeError:
                 pass
-            error = json.loads(answer) if answer else f"{task.path}:1: the compiler process ended (exit {worker.poll()})"
+            error = (
+                json.loads(answer) if answer else f"{task.path}:1: the compiler process ended (exit {worker.poll()})"
+            )
             finish(f"{task.path.name} {task.arch}", error)
         worker.stdin.close()
 

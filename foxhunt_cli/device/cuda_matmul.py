@@ -1,0 +1,113 @@
+"""Chooses how a matrix product runs on a GPU: tile shape and number of splits, from its sizes alone.
+
+Owns the table of tile kernels (``cuda_src/cuda_only/gemm_*.cu``) and the rules. It neither imports CuPy nor looks at
+the GPU: the same product is cut the same way on every card, so its order of addition is the same too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from foxhunt_cli.device.base import DeviceError, Product
+
+DEPTH = 16  # splits are whole numbers of pipeline stages (gemm_tf32.cuh)
+BUSY_BLOCKS = 264  # two blocks on each of 132 multiprocessors: enough to keep a large GPU's memory busy
+LEAST_SPLIT = 256  # shorter splits cost more in the second pass than they gain
+
+
+@dataclass(frozen=True)
+class Shape:
+    """out[m, n] over k, with row strides in elements."""
+
+    m: int
+    n: int
+    k: int
+    lda: int
+    ldb: int
+    ldo: int
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Tile kernel, tile sizes, and how many splits of how many k."""
+
+    kernel: str
+    rows: int
+    cols: int
+    k_chunk: int
+    splits: int
+
+    def blocks(self, shape: Shape) -> int:
+        return -(-shape.m // self.rows) * -(-shape.n // self.cols) * self.splits
+
+    def workspace(self, shape: Shape) -> int:
+        """Floats of partial sums between the two passes; 0 where one pass does."""
+        return shape.m * shape.n * self.splits if self.splits > 1 else 0
+
+
+def shape_of(product: Product) -> Shape:
+    """Sizes of a product. Raises DeviceError naming operand, expected and got."""
+    a, b, out = product.a, product.b, product.out
+    for name, array in (("a", a), ("b", b), ("out", out)):
+        if array.ndim != 2 or array.dtype != np.float32:
+            raise DeviceError(f"product: {name} must be a 2-D float32 array, got {array.ndim}-D {array.dtype}")
+        if 0 in array.shape:
+            raise DeviceError(f"product: {name} is empty, shape {array.shape}")
+    m, k = a.shape[::-1] if product.trans_a else a.shape
+    depth, n = b.shape[::-1] if product.trans_b else b.shape
+    if k != depth or out.shape != (m, n):
+        raise DeviceError(
+            f"product: op(a) is [{m}, {k}] and op(b) [{depth}, {n}], so out must be [{m}, {n}] and the inner "
+            f"sizes equal; out is {list(out.shape)}"
+        )
+    return Shape(m, n, k, row_stride("a", a), row_stride("b", b), row_stride("out", out))
+
+
+def row_stride(name: str, array: Any) -> int:
+    """Elements from one row to the next. Raises DeviceError where a row's own elements are not adjacent."""
+    rows, cols = array.shape
+    across, along = array.strides[0] // 4, array.strides[1] // 4
+    if rows == 1:
+        across = cols
+    if (cols > 1 and along != 1) or across < cols:
+        raise DeviceError(
+            f"product: rows of {name} must be adjacent elements (a transposed view? use trans_{name[0]}); "
+            f"strides are {array.strides} bytes"
+        )
+    return across
+
+
+def tile_for(shape: Shape, trans_a: bool, trans_b: bool) -> tuple[int, int]:
+    """(rows, columns) of the tile."""
+    if trans_a and trans_b:
+        return 64, 64  # the one shape compiled for this rare case
+    if shape.n <= 16 and shape.m > 64:
+        return 128, 16
+    for rows, cols in ((128, 128), (128, 64), (64, 64)):
+        wide = rows == 128 and cols == 128
+        if wide and shape.n <= 64:
+            continue
+        if -(-shape.m // rows) * -(-shape.n // cols) * max(1, shape.k // (4 * LEAST_SPLIT)) >= BUSY_BLOCKS // 2:
+            return rows, cols
+    return 32, 32
+
+
+def cut(shape: Shape, trans_a: bool = False, trans_b: bool = False, precision: str = "tf32") -> Cut:
+    """How this product is cut."""
+    rows, cols = tile_for(shape, trans_a, trans_b)
+    if precision == "tf32" and (rows, cols) == (128, 128) and -(-shape.n // 160) < -(-shape.n // 128):
+        cols = 160
+    return cut_with(shape, precision, rows, cols)
+
+
+def cut_with(shape: Shape, precision: str, rows: int, cols: int, splits: int | None = None) -> Cut:
+    """A cut with the given tile; splits by the rule unless given."""
+    tiles = -(-shape.m // rows) * -(-shape.n // cols)
+    if splits is None:
+        splits = max(1, min(BUSY_BLOCKS // tiles, shape.k // LEAST_SPLIT)) if shape.k >= 4 * LEAST_SPLIT else 1
+    chunk = -(-shape.k // splits)
+    chunk = -(-chunk // DEPTH) * DEPTH
+    return Cut(f"gemm_{precision}_{rows}x{cols}", rows, cols, chunk, -(-shape.k // chunk))
