@@ -1,0 +1,46 @@
+"""The environment's part of the ordered list: begin of an iteration, one environment step, the end of a rollout.
+
+Owns the order of overrides, fill and bookkeeping. The draw of the action comes before ``environment_step`` (the policy
+in training, a rule in a baseline). A later override wins, so safety comes last.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.pipeline.stage import Stage, Step, at
+
+# Kernels of one environment step. The entry gates (confidence, forward return) belong behind ``rl_action_begin``:
+# they act on what the policy drew, and everything below may override them.
+_OVERRIDES = ("rl_min_hold_check", "rl_trail_mutate", "rl_trail_stop_check", "rl_drawdown_stop", "rl_heat_cap")
+_EXECUTION = (
+    "actions_to_market_targets",
+    "lobsim_fill",
+    "extract_realized_pnl_delta",
+    "rl_unit_state_update",
+    "rl_trade_context_update",
+    "rl_recent_outcome_update",
+)
+_STATISTICS = (
+    "rl_fused_reward_pipeline",
+    "rl_reward_statistics",
+    "action_entropy_per_step",
+    "rl_event_counters",
+    "rl_market_statistics",
+    "rl_dones_ema",
+    "rl_step_counter_update",
+)
+
+
+def iteration_begin() -> list[Step]:
+    """Before the first environment step: carry the trade context over, clear rows on a new episode."""
+    return [Stage("rl_rollout_begin")]
+
+
+def environment_step(t: int) -> list[Step]:
+    """Environment step ``t`` of the iteration, after ``action_drawn[t]`` has been written."""
+    names = ("rl_action_begin", *_OVERRIDES, *_EXECUTION)
+    return [Stage(name, at(t)) for name in names]
+
+
+def after_rollout() -> list[Step]:
+    """Once all T steps are played: trade averages (the scale controller reads them), reward, statistics."""
+    return [Stage("ema_update_on_done"), *(Stage(name) for name in _STATISTICS)]
