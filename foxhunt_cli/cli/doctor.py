@@ -1,59 +1,34 @@
-"""``foxhunt doctor``: what this machine has to train with, and the fix for each thing that is missing.
-
-Looks without loading the numeric libraries where it can, so that it also answers on a half-installed machine.
-"""
+"""``foxhunt doctor``: what this machine has, and the fix for each thing that is missing."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib.metadata
-import importlib.util
-import os
-import platform
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.cli.machine import Finding
 
-CORE = ("numpy", "pydantic", "typer", "rich", "databento-dbn", "zstandard", "safetensors", "orjson")
-EXTRAS = {"matplotlib": "plots", "pyarrow": "parquet"}
-COMPILER_FIX = "apt install g++, or pip install 'foxhunt[cpu]' for a compiler as a wheel"
 MARK_STYLE = {"ok": "green", "missing": "bold red", "absent": "yellow", "info": "dim"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing looked for. ``missing`` stops something from working, ``absent`` is optional here."""
-
-    topic: str
-    mark: str
-    text: str
-    fix: str = ""
 
 
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of lines.")] = False,
 ) -> None:
-    """Check devices, driver, libraries, compiler, memory and cache; name the fix for what is missing.
+    """Say what this machine can train with.
 
-    Exit status 0 when something here can train, 3 when nothing can.
+    Checks devices, driver, libraries, compiler, memory and cache, and names the fix for what is missing. Exit status 0
+    when something here can train, 3 when nothing can.
 
     \b
     Example:
       foxhunt doctor
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.cli.machine import examine, usable_devices
 
-    terminal = Terminal()
-    findings = [finding for look in (_versions, _cuda, _compiler, _memory, _cache) for finding in look()]
+    terminal, findings = Terminal(), examine()
     devices = usable_devices(findings)
     if json:
         terminal.json({"devices": devices, "findings": [vars(finding) for finding in findings]})
@@ -61,14 +36,6 @@ def doctor(
         _show(findings, devices, terminal)
     if not devices:
         raise typer.Exit(3)
-
-
-def usable_devices(findings: list[Finding]) -> list[str]:
-    """Devices that can train, best first."""
-    good = {finding.topic for finding in findings if finding.mark == "ok"}
-    broken = any(finding.mark == "missing" and finding.topic == "package" for finding in findings)
-    cuda = {"GPU", "CuPy", "NVRTC"} <= good
-    return [] if broken else [kind for kind, usable in (("cuda", cuda), ("cpu", "compiler" in good)) if usable]
 
 
 def _show(findings: list[Finding], devices: list[str], terminal: Terminal) -> None:
@@ -82,125 +49,3 @@ def _show(findings: list[Finding], devices: list[str], terminal: Terminal) -> No
     terminal.show(table)
     ready = f"Ready to train on: {', '.join(devices)}" if devices else "Nothing here can train yet; see the fixes above"
     terminal.show(f"\n{ready}")
-
-
-def _versions() -> Iterator[Finding]:
-    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    yield Finding("foxhunt", "info", f"{importlib.metadata.version('foxhunt')}, {system}")
-    found = []
-    for name in CORE:
-        version = _version(name)
-        if version is None:
-            yield Finding("package", "missing", f"{name} is not installed", "pip install --force-reinstall foxhunt")
-        else:
-            found.append(f"{name} {version}")
-    yield Finding("packages", "ok", ", ".join(found))
-    for name, extra in EXTRAS.items():
-        version = _version(name)
-        fix = "" if version else f"pip install 'foxhunt[{extra}]', if you want it"
-        yield Finding(extra, "ok" if version else "absent", f"{name} {version or 'is not installed'}", fix)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _cuda() -> Iterator[Finding]:
-    yield from _gpus()
-    if importlib.util.find_spec("cupy") is None:
-        yield Finding("CuPy", "absent", "not installed: CUDA cannot be used", "pip install cupy-cuda12x")
-    else:
-        yield Finding("CuPy", "ok", _version("cupy-cuda12x") or _version("cupy") or "installed")
-    version = _nvrtc_version()
-    if version is None:
-        yield Finding("NVRTC", "absent", "not found: CUDA cannot be used", "pip install nvidia-cuda-nvrtc-cu12")
-    else:
-        yield Finding("NVRTC", "ok", version)
-
-
-def _gpus() -> Iterator[Finding]:
-    """Driver and devices, asked of libcuda itself: CuPy may be the part that is missing."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        yield Finding(
-            "GPU", "absent", "no NVIDIA driver: training uses the CPU", "on a GPU machine: install its driver"
-        )
-        return
-    count, version = ctypes.c_int(0), ctypes.c_int(0)
-    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-    driver.cuDriverGetVersion(ctypes.byref(version))
-    supports = f"driver supports CUDA {version.value // 1000}.{version.value % 1000 // 10}"
-    if status or not count.value:
-        yield Finding("GPU", "absent", f"{supports}, but no device answers (status {status})", "look at nvidia-smi")
-        return
-    for index in range(count.value):
-        yield Finding("GPU", "ok", f"cuda:{index} {_gpu_name(driver, index)}; {supports}")
-
-
-def _gpu_name(driver: ctypes.CDLL, index: int) -> str:
-    device, name, size = ctypes.c_int(), ctypes.create_string_buffer(128), ctypes.c_size_t()
-    driver.cuDeviceGet(ctypes.byref(device), index)
-    driver.cuDeviceGetName(name, len(name), device)
-    driver.cuDeviceTotalMem_v2(ctypes.byref(size), device)
-    return f"{name.value.decode()}, {size.value / 2**30:,.1f} GiB"
-
-
-def _nvrtc_version() -> str | None:
-    """Version of the NVRTC library, from its wheel or the system; None where it cannot be loaded."""
-    spec = importlib.util.find_spec("nvidia")
-    folders = (
-        [Path(folder) / "cuda_nvrtc" / "lib" for folder in (spec.submodule_search_locations or ())] if spec else []
-    )
-    wheels = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so.*"))]
-    for name in (*wheels, "libnvrtc.so.12"):
-        try:
-            library = ctypes.CDLL(name)
-        except OSError:
-            continue
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-        return f"{major.value}.{minor.value}"
-    return None
-
-
-def _compiler() -> Iterator[Finding]:
-    """The first C++ compiler that the CPU device would use."""
-    for command in _compiler_candidates():
-        try:
-            done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=True)
-        except (OSError, subprocess.SubprocessError):
-            continue
-        version = (done.stdout.splitlines() or [""])[0]
-        yield Finding("compiler", "ok", f"{' '.join(command)}: {version}")
-        return
-    yield Finding("compiler", "missing", "no C++ compiler: the CPU device cannot build its kernels", COMPILER_FIX)
-
-
-def _compiler_candidates() -> Iterator[list[str]]:
-    if os.environ.get("CXX"):
-        yield os.environ["CXX"].split()
-    yield from ([name] for name in ("g++", "clang++") if shutil.which(name))
-    if importlib.util.find_spec("ziglang") is not None:
-        yield [sys.executable, "-m", "ziglang", "c++"]
-
-
-def _memory() -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0))
-    page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_AVPHYS_PAGES")
-    total = os.sysconf("SC_PHYS_PAGES") * page
-    yield Finding("host", "info", f"{cores} cores, {total / 2**30:,.1f} GiB memory, {page * pages / 2**30:,.1f} free")
-
-
-def _cache() -> Iterator[Finding]:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foxhunt"
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(nearest).free / 2**30
-    if os.access(nearest, os.W_OK):
-        yield Finding("cache", "ok", f"{folder}, {free:,.1f} GiB free")
-    else:
-        fix = "set XDG_CACHE_HOME to a folder you may write to"
-        yield Finding("cache", "missing", f"{folder} cannot be written", fix)

@@ -18,7 +18,9 @@ def evaluate(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
 ) -> None:
-    """Play a run's policy greedily over its held-out range and compare it with simple rules.
+    """Play a run's policy on its held-out data.
+
+    The policy acts greedily on a range that training never sampled; simple rules stand beside it.
 
     \b
     Example:

@@ -20,9 +20,10 @@ def oracle(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of lines.")] = False,
 ) -> None:
-    """Run oracle suites: closed forms, invariants and references that the kernels must meet.
+    """Prove the kernels on this machine.
 
-    Each case prints what was expected, what came out and the tolerance. Exit status 1 if any fails.
+    Oracles are closed forms, invariants and references that the kernels must meet. Each case
+    prints what was expected, what came out and the tolerance. Exit status 1 if any fails.
 
     \b
     Examples:

@@ -48,7 +48,7 @@ def train(
     steps: Annotated[int | None, typer.Option("--steps", help="Environment steps of each row [10000].")] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", help="Market data file; repeat it for several. Without: the synthetic market."),
+        typer.Option("--data", metavar="FILE", help="Market data; repeat for several files [synthetic market]."),
     ] = None,
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
@@ -90,8 +90,9 @@ def train(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only results and errors.")] = False,
 ) -> None:
-    """Train an agent; ends with a summary and the path of the run. Ctrl-C ends it cleanly.
+    """Train an agent.
 
+    Ends with a summary and the path of the run; Ctrl-C ends it cleanly. Values in [brackets] are defaults.
     Later wins: defaults, --config, --seeds, --set, the other options.
 
     \b

@@ -76,7 +76,7 @@ class _SeriesTable:
 def _headline(summary: Summary) -> str:
     rows = f", {summary.batch:,} rows" if summary.batch else ""
     time = f", {summary.seconds:,.1f} s" if math.isfinite(summary.seconds) else ""
-    torn = f"; the last line is torn ({summary.torn_bytes:,} bytes) and was left out" if summary.torn_bytes else ""
+    torn = f"\nthe last line is torn ({summary.torn_bytes:,} bytes) and was left out" if summary.torn_bytes else ""
     steps = f"{summary.last_step:,} steps in {summary.iterations:,} iterations{rows}{time}"
     return f"{summary.path}\n{steps}; {summary.lines:,} lines{torn}"
 

@@ -20,11 +20,11 @@ def sparkline(values: Sequence[float], width: int = 16, ascii_only: bool = False
     finite = [mean for mean in means if math.isfinite(mean)]
     if not finite:
         return GAP * len(means)
-    low, span = min(finite), max(finite) - min(finite)
-    top = len(marks) - 1
+    low, high = min(finite) / 2, max(finite) / 2  # halves: the span of huge values must not overflow
     # Means of a constant series differ in their last bits; that is no shape.
-    scale = top / span if span > 1e-9 * max(abs(low), abs(low + span)) else 0.0
-    return "".join(marks[round((mean - low) * scale)] if math.isfinite(mean) else GAP for mean in means)
+    constant = high - low <= 1e-9 * max(abs(low), abs(high))
+    scale = 0.0 if constant else (len(marks) - 1) / (high - low)
+    return "".join(marks[round((mean / 2 - low) * scale)] if math.isfinite(mean) else GAP for mean in means)
 
 
 def _stretch_means(values: Sequence[float], width: int) -> list[float]:
