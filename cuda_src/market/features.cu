@@ -31,6 +31,10 @@
 
 static_assert(F_REGIME + N_REGIME == FEATURE_DIM && MULTIRES_FIRST + MULTIRES_DIM == ENCODER_INPUT_DIM, "feature map");
 
+// ln(1 + v) for v >= 0. 1 + v is rounded first: an absolute error below 1e-7 in a feature of order 1, at a third of the
+// time of log1pf on a CPU.
+static __device__ inline float log_of_count(float v) { return logf(1.0f + v); }
+
 // (bids - asks) / (bids + asks) in [-1, 1]; 0 where both are absent.
 static __device__ inline float imbalance(float bids, float asks) {
     float sum = bids + asks;
@@ -44,18 +48,18 @@ static __device__ inline void side_features(const float* px, const float* sz, fl
     float depth = 0.0f;
     int present = 0;
     for (int l = 0; l < N_LEVELS; ++l) {
-        out_size[l] = SIZE_SCALE * log1pf(sz[l]);
+        out_size[l] = SIZE_SCALE * log_of_count(sz[l]);
         depth += sz[l];
         cumulative[l] = depth;
         present += sz[l] > 0.0f ? 1 : 0;
     }
     float distance = fabsf(px[0] - px[N_LEVELS - 1]);
-    *slope = distance == 0.0f ? 0.0f : SLOPE_SCALE * (log1pf(depth) - log1pf(sz[0])) / distance;
+    *slope = distance == 0.0f ? 0.0f : SLOPE_SCALE * (log_of_count(depth) - log_of_count(sz[0])) / distance;
     *gap = present > 1 ? distance / (float)(present - 1) : 0.0f;
 }
 
 // snap_feature_assemble_batched: gathers each row's window of snapshots and computes their features.
-// launch: threads W*B, block 64
+// launch: threads W*B, block 32
 //
 // x[w, b, :] describes snapshot s = cursor[b] - (K - 1) + offset + w. With W = K + T and offset 0 one call serves the
 // T steps of an iteration and the state behind them: step t's window is x[t .. t + K - 1] and x[T ..] the bootstrap's.
@@ -113,12 +117,13 @@ extern "C" __global__ void snap_feature_assemble_batched(
     f[F_SPREAD] = spread;
     f[F_MICROPRICE] = MICROPRICE_SCALE * 0.5f * spread * f[F_IMBALANCE];
     f[F_MID_CHANGE] = (bp[0] + ap[0]) * 0.5f - prev_mid[s];
-    f[F_TRADE_VOLUME] = VOLUME_SCALE * signed_log1p(trade_signed_vol[s]);
-    f[F_TRADE_COUNT] = log1pf((float)trade_count[s]);
+    float volume = trade_signed_vol[s];
+    f[F_TRADE_VOLUME] = VOLUME_SCALE * signf(volume) * log_of_count(fabsf(volume));
+    f[F_TRADE_COUNT] = log_of_count((float)trade_count[s]);
     float elapsed_us = ts_ns[s] > prev_ts_ns[s] ? (float)(ts_ns[s] - prev_ts_ns[s]) / NS_PER_US : 0.0f;
-    f[F_ELAPSED] = ELAPSED_SCALE * log1pf(elapsed_us);
+    f[F_ELAPSED] = ELAPSED_SCALE * log_of_count(elapsed_us);
     for (int j = 0; j < N_REGIME; ++j) f[F_REGIME + j] = state[j];
-    f[F_REGIME + 3] = TRADE_RATE_SCALE * log1pf(state[3]);
+    f[F_REGIME + 3] = TRADE_RATE_SCALE * log_of_count(state[3]);
     for (int j = 0; j < CONTEXT_DIM; ++j) f[FEATURE_DIM + j] = 0.0f;
     for (int j = 0; j < MULTIRES_DIM; ++j) f[MULTIRES_FIRST + j] = multires[s * MULTIRES_DIM + j];
     for (int j = 0; j < ENCODER_INPUT_DIM; ++j) out[j] = clampf(f[j], -FEATURE_LIMIT, FEATURE_LIMIT);

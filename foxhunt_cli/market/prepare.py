@@ -16,6 +16,7 @@ from foxhunt_cli.buffers.data import ROWS, SCRATCH
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import shape
 from foxhunt_cli.config.dims import FRD_HORIZONS, WARMUP_SNAPSHOTS
+from foxhunt_cli.config.instruments import Instrument
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.record import SNAPSHOT_BYTES
@@ -49,8 +50,11 @@ class PreparedData:
 
     arrays: dict[str, Array]
     """Device arrays of lifetime "data" by buffer name."""
-    dims: dict[str, int]
-    """N_SNAP, N_SESSIONS, N_SPANS."""
+    instrument: Instrument
+    n_snapshots: int
+    """N_SNAP."""
+    n_spans: int
+    """N_SPANS."""
     episode_len: int
     """Steps of an episode, a whole number of rollouts."""
     legal_starts: int
@@ -88,7 +92,9 @@ def prepare_data(
     dims = {"N_SNAP": n_snap, "N_SESSIONS": len(sessions), "N_SPANS": len(spans.first)}
     scratch_dims = {**dims, "N_SEGMENTS": len(segment_restart), "BLOCK_RECORDS": min(BLOCK_RECORDS, n_snap)}
     _check_memory(device, market, scratch_dims, reserve_bytes, role)
-    fitted, missing = forward_sigmas(market.records, sessions) if sigmas is None else (np.asarray(sigmas, np.float32), ())
+    missing: tuple[int, ...] = ()
+    if sigmas is None:
+        sigmas, missing = forward_sigmas(market.records, sessions)
 
     device.compile([kernel(name) for name in PREPARE_KERNELS], progress)
     arrays = _allocate(device, _data_rows(), dims)
@@ -99,14 +105,16 @@ def prepare_data(
     device.write(scratch["segment_first"], segment_first)
     device.write(scratch["segment_restart"], segment_restart)
     _upload(device, market.records, {**arrays, **scratch}, progress)
-    scratch["isv"] = device.upload(with_sigmas(isv_seed, fitted))
+    scratch["isv"] = device.upload(with_sigmas(isv_seed, sigmas))
     _run_once(device, {**arrays, **scratch}, scratch_dims)
     return PreparedData(
         arrays=arrays,
-        dims=dims,
+        instrument=market.instrument,
+        n_snapshots=n_snap,
+        n_spans=len(spans.first),
         episode_len=length,
         legal_starts=spans.total,
-        sigmas=fitted,
+        sigmas=np.array(sigmas, np.float32),
         nbytes=sum(a.nbytes for a in arrays.values()),
         notes=_notes(market, length, latency, spans, missing, episode_len, role),
     )
@@ -155,8 +163,9 @@ def _check_memory(device: Device, market: MarketData, dims: dict[str, int], rese
         return
     fits = max(0, int(n_snap * (free - reserve) / need))
     raise DataError(
-        f"{role} data ({market.source}): {n_snap:,} snapshots need {_gib(need)} of memory on {device.name}, the rest of the "
-        f"run {_gib(reserve)}, and {_gib(free)} are free; cut the data with --max-snapshots {fits} or --start/--end"
+        f"{role} data ({market.source}): {n_snap:,} snapshots need {_gib(need)} of memory on {device.name}, the "
+        f"rest of the run {_gib(reserve)}, and {_gib(free)} are free; cut the data with --max-snapshots {fits} "
+        "or --start/--end"
     )
 
 
@@ -200,18 +209,18 @@ def _notes(
     lengths = market.session_lengths
     if wanted is None and length < EPISODE_LEN_MAX - EPISODE_LEN_MAX // 4:
         notes.append(
-            f"{role} data are short: the longest session has {int(lengths.max()):,} snapshots, so an episode has {length:,} "
-            f"steps (usually {EPISODE_LEN_MAX:,}) and {spans.total:,} possible starts"
+            f"{role} data are short: the longest session has {int(lengths.max()):,} snapshots, so an episode has "
+            f"{length:,} steps (usually {EPISODE_LEN_MAX:,}) and {spans.total:,} possible starts"
         )
     if wanted is not None and wanted != length:
         notes.append(f"episode_len {wanted} rounded down to {length}, a whole number of rollouts")
     unused = lengths[lengths < snapshots_needed(length, latency)]
     if len(unused):
         notes.append(
-            f"{len(unused):,} of {len(lengths):,} sessions ({unused.sum() / len(market):.1%} of the {role} data) are too short "
-            f"for an episode of {length:,} steps and {WARMUP_SNAPSHOTS} snapshots before it, and are never sampled"
+            f"{len(unused):,} of {len(lengths):,} sessions ({unused.sum() / len(market):.1%} of the {role} data) are "
+            f"too short for an episode of {length:,} steps after {WARMUP_SNAPSHOTS} snapshots, and are never sampled"
         )
     if missing:
         steps = ", ".join(str(h) for h in missing)
-        notes.append(f"no session of the {role} data is long enough for forward returns over {steps} snapshots: no such labels")
+        notes.append(f"no session of the {role} data is long enough for returns over {steps} snapshots: no such labels")
     return tuple(notes)

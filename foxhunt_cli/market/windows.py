@@ -54,16 +54,16 @@ def choose_episode_len(longest: int, rollout: int, latency: int, wanted: int | N
     length -= length % rollout
     if possible < 2 * rollout:
         raise DataError(
-            f"{role} data: the longest session has {longest:,} snapshots, an episode of two rollouts of {rollout} steps "
-            f"needs {snapshots_needed(2 * rollout, latency):,} ({WARMUP_SNAPSHOTS} before it, {latency} of latency and one "
-            "behind it); give more data, or a smaller --rollout"
+            f"{role} data: the longest session has {longest:,} snapshots, an episode of two rollouts of {rollout} "
+            f"steps needs {snapshots_needed(2 * rollout, latency):,} ({WARMUP_SNAPSHOTS} before, {latency} of latency, "
+            "one behind); give more data, or a smaller --rollout"
         )
     if length < 2 * rollout:
-        raise DataError(f"episode_len {wanted} is shorter than two rollouts of {rollout} steps; give at least {2 * rollout}")
+        raise DataError(f"episode_len {wanted} is below two rollouts of {rollout} steps; give at least {2 * rollout}")
     if length > possible:
         raise DataError(
-            f"{role} data: episode_len {wanted} needs a session of {snapshots_needed(length, latency):,} snapshots, the "
-            f"longest has {longest:,}; give episode_len {possible - possible % rollout} or less, or more data"
+            f"{role} data: episode_len {wanted} needs a session of {snapshots_needed(length, latency):,} snapshots, "
+            f"the longest has {longest:,}; give episode_len {possible - possible % rollout} or less, or more data"
         )
     return length
 
