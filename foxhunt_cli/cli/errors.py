@@ -65,7 +65,9 @@ def report(error: BaseException, debug: bool = False) -> int:
 def _words(error: BaseException) -> str:
     """The message of an expected failure; the few built-in classes get the words they lack."""
     if isinstance(error, MemoryError):
-        return f"out of memory: {str(error) or 'the host has no more'}; lower --batch or --rollout, or use --max-snapshots"
+        return (
+            f"out of memory: {str(error) or 'the host has no more'}; lower --batch or --rollout, or use --max-snapshots"
+        )
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

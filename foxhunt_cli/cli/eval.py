@@ -32,7 +32,7 @@ def evaluate(
     terminal = Terminal()
     evaluation = evaluate_run(run, device=device, console=terminal)
     if json:
-        terminal.json({"policies": evaluation.policies, "notes": evaluation.notes})
+        terminal.json(evaluation.as_dict())
         return
     terminal.show(as_table(evaluation))
     for note in evaluation.notes:

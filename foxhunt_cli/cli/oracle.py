@@ -73,11 +73,12 @@ def _list(chosen: dict[str, list[Case]], terminal: Terminal, json: bool) -> None
 
 
 def _run(chosen: dict[str, list[Case]], device: str, terminal: Terminal, json: bool) -> list[CaseResult]:
-    from foxhunt_cli.device.select import open_device
+    from foxhunt_cli.device.select import select
     from foxhunt_cli.oracles.base import run_case
 
-    opened = open_device(device)
-    terminal.note(f"oracles on {opened.name}")
+    selection = select(device)
+    opened = selection.device
+    terminal.note(selection.line)
     results = []
     for case in (case for cases in chosen.values() for case in cases):
         results.append(run_case(case, opened))

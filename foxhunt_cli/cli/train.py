@@ -103,7 +103,8 @@ def train(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.config.load import Setting, load_config
 
-    options = [Setting(key, context.params[param], option) for param, (key, option) in OPTIONS.items()]
+    given = {param: value for param, value in context.params.items() if value not in (None, [], ())}
+    options = [Setting(key, given[param], option) for param, (key, option) in OPTIONS.items() if param in given]
     run_config = load_config(config, seeds, sets or (), options)
 
     from foxhunt_cli.train.loop import train as run

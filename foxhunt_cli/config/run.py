@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -95,14 +95,14 @@ class RunConfig(BaseModel):
     eval_every: int = Field(2_000, ge=0)
     """Steps between two evaluations on the held-out range; 0 = never."""
 
-    paths: tuple[Path, ...] = ()
-    """Market data files, read in this order as one source; none = the synthetic market."""
+    paths: tuple[Path, ...] | None = Field(None, min_length=1)
+    """Market data: one file, or several that are read in this order as one source; unset = the synthetic market."""
 
     data: DataOptions = DataOptions()
     """How the files are read, and the instrument's replacements (tick, fee)."""
 
     synthetic: SyntheticOptions = SyntheticOptions()
-    """The synthetic market that is used where `paths` is empty."""
+    """The synthetic market that is used where `paths` is unset."""
 
     isv: dict[str, float] = {}
     """Seeds of ISV slots, names in lower case, e.g. {"lr_pi": 0.0005}."""
@@ -122,6 +122,11 @@ class RunConfig(BaseModel):
                 f"expected 1 to 100 letters, digits, '.', '_' or '-', not starting with a sign, got '{value}'"
             )
         return value
+
+    @field_validator("paths", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str | Path) else value
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:

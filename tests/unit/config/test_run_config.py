@@ -85,6 +85,7 @@ def test_set_refuses_what_is_not_one_key_and_one_value(text):
         (["isv.gamma=nan"], r"isv.gamma: nan is outside the allowed range"),
         (["data.instrument.symbl=X"], r"unknown key 'data.instrument.symbl'; did you mean 'data.instrument.symbol'"),
         (['data.instrument={symbol="X"}'], r"data.instrument.tick_size field required, got \{'symbol': 'X'\} \(and"),
+        (["paths=[]"], r"--set paths=\[\]: paths "),
         (["data.tick_size=-1"], r"--set data.tick_size=-1: data.tick_size: "),
         (["data.start=someday"], r"data.start: expected a time such as .*, got 'someday'"),
         (["batch=1", "batch.rows=3"], r"batch.rows: 'batch' is a single value"),
@@ -133,6 +134,11 @@ def test_dumped_toml_reads_back_equal(tmp_path: Path):
     file = tmp_path / "run.toml"
     file.write_text(dump_toml(config), encoding="utf-8")
     assert load_config(file) == config
+
+
+@pytest.mark.parametrize("text", ["paths=a.dbn", 'paths="a.dbn"', 'paths=["a.dbn"]'])
+def test_one_path_may_stand_alone(text):
+    assert load_config(sets=[text]).paths == (Path("a.dbn"),)
 
 
 def test_dumped_toml_carries_the_descriptions():
