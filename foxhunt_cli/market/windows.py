@@ -47,19 +47,21 @@ def snapshots_needed(episode_len: int, latency: int) -> int:
 def choose_episode_len(longest: int, rollout: int, latency: int, wanted: int | None, role: str) -> int:
     """Steps of an episode: a whole number of rollouts that the longest session holds. Raises DataError.
 
-    wanted: the user's length, rounded down to whole rollouts; None: as long as possible up to EPISODE_LEN_MAX.
+    wanted: a length given, rounded down to whole rollouts, at least one; None: as long as possible up to
+    EPISODE_LEN_MAX, at least two rollouts.
     """
-    possible = longest - (snapshots_needed(0, latency))
+    possible = longest - snapshots_needed(0, latency)
+    least = rollout if wanted is not None else 2 * rollout
     length = min(EPISODE_LEN_MAX, possible) if wanted is None else wanted
     length -= length % rollout
-    if possible < 2 * rollout:
+    if possible < least:
         raise DataError(
-            f"{role} data: the longest session has {longest:,} snapshots, an episode of two rollouts of {rollout} "
-            f"steps needs {snapshots_needed(2 * rollout, latency):,} ({WARMUP_SNAPSHOTS} before, {latency} of latency, "
-            "one behind); give more data, or a smaller --rollout"
+            f"{role} data: the longest session has {longest:,} snapshots, an episode of {least} steps "
+            f"(rollout {rollout}) needs {snapshots_needed(least, latency):,} ({WARMUP_SNAPSHOTS} before it, "
+            f"{latency} of latency, one behind it); give more data, or a smaller --rollout"
         )
-    if length < 2 * rollout:
-        raise DataError(f"episode_len {wanted} is below two rollouts of {rollout} steps; give at least {2 * rollout}")
+    if length < least:
+        raise DataError(f"episode_len {wanted} is shorter than a rollout, {rollout} steps; give at least {2 * rollout}")
     if length > possible:
         raise DataError(
             f"{role} data: episode_len {wanted} needs a session of {snapshots_needed(length, latency):,} snapshots, "
