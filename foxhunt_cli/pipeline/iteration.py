@@ -56,7 +56,7 @@ def following(shape: Shape) -> list[Step]:
 
 
 def _windows(draw_episodes: bool) -> list[Step]:
-    draw = [Stage("gpu_sample_and_gather")] if draw_episodes else []
+    draw = [Stage("gpu_sample_starts")] if draw_episodes else []
     return [*draw, Stage("snap_feature_assemble_batched", {"offset": "0"})]
 
 

@@ -19,11 +19,11 @@ from foxhunt_cli.device.rng import seed_states
 from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.kernels.registry import kernel
-from foxhunt_cli.market.prepare import PreparedData
+from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import learn
 from foxhunt_cli.pipeline.build import build, kernels_of
-from foxhunt_cli.pipeline.iteration import Shape, training
+from foxhunt_cli.pipeline.iteration import Shape, following, playing, training
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
@@ -40,6 +40,7 @@ class Engine:
     layout: Layout
     kernels: tuple[str, ...]
     plan: Plan
+    operations: int
     drained: int = 0
 
     def iterate(self) -> None:
@@ -87,24 +88,30 @@ def build_engine(
     steps: Callable[[Shape], Sequence[Step]] = training,
     *,
     extra: Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
 ) -> Engine:
-    """Allocate, seed, compile and record. ``extra`` adds device arrays by name (a baseline's signal column)."""
+    """Allocate, seed and record. ``extra`` adds device arrays by name (a baseline's signal column)."""
     dims = dimensions(config, data)
     layout = lay_out(learn.parameters(config.encoder), dims)
     dims["N_CHUNKS"] = layout.size // CHUNK
     listed = steps(Shape(config.rollout, config.encoder))
     names = tuple(kernels_of(listed))
-    device.compile([kernel(name) for name in names], progress)
+    device.compile([kernel(name) for name in names])
 
-    arrays: dict[str, Any] = {**data.arrays, **(extra or {})}
-    arrays.update(_parameters(device, layout, config.seed))
+    arrays: dict[str, Any] = {**_parameters(device, layout, config.seed), **data.arrays, **(extra or {})}
     table = buffers()
     wanted = _names(listed) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
-    plan = device.plan(build(listed, arrays, dims, device), use_graph=config.graph)
-    return Engine(device, dims, arrays, layout, names, plan)
+    operations = build(listed, arrays, dims, device)
+    plan = device.plan(operations, use_graph=config.graph)
+    return Engine(device, dims, arrays, layout, names, plan, len(operations))
+
+
+def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
+    """Compile every kernel of a training run in one go: preparation, training, evaluation."""
+    shape = Shape(config.rollout, config.encoder)
+    names = [*PREPARE_KERNELS, *(n for steps in (training, playing, following) for n in kernels_of(steps(shape)))]
+    device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
 
 
 def _parameters(device: Device, layout: Layout, seed: int) -> dict[str, Any]:

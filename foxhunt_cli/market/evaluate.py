@@ -1,0 +1,202 @@
+"""Plays policies over a held-out range on the device, through the same environment as training.
+
+Rows are non-overlapping segments of equal length, cut inside sessions; all of them are played at once. The agent plays
+greedily (argmax of its policy) with the weights and the ISV it has at that moment; baselines replace the draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foxhunt_cli.config.dims import WARMUP_SNAPSHOTS
+from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.data.errors import DataError
+from foxhunt_cli.data.market_data import MarketData
+from foxhunt_cli.device.base import Device
+from foxhunt_cli.isv.table import number
+from foxhunt_cli.market import baselines
+from foxhunt_cli.market.metrics import Play, summarise
+from foxhunt_cli.market.prepare import PreparedData, prepare_data
+from foxhunt_cli.pipeline.iteration import following, playing
+
+SEGMENT_STEPS = 2048  # a row plays at most so many steps
+AGENT = "agent"
+_PER_STEP = ("pnl_step_usd", "position_after", "fill_lots", "closed", "closed_trade_pnl_usd",
+             "closed_trade_steps", "closed_excursion_usd")  # fmt: skip
+_RANDOM_SEED_SALT = 7919
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics by policy (the agent first) and the conventions they follow."""
+
+    policies: dict[str, dict[str, float]]
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"policies": self.policies, "notes": self.notes}
+
+
+@dataclass(frozen=True)
+class Segments:
+    """First snapshot of each row's segment and the length all rows share, a whole number of rollouts."""
+
+    first: np.ndarray
+    steps: int
+
+
+def cut_segments(market: MarketData, rollout: int, latency: int) -> Segments:
+    """Non-overlapping segments inside sessions. Raises DataError where no session holds two rollouts."""
+    usable = market.session_lengths - WARMUP_SNAPSHOTS - latency - 1
+    steps = int(min(SEGMENT_STEPS, usable.max())) // rollout * rollout
+    if steps < rollout:
+        raise DataError(
+            f"held-out range: its longest session has {int(market.session_lengths.max()):,} snapshots, an evaluation needs "
+            f"{WARMUP_SNAPSHOTS + latency + 1 + rollout:,}; use more data, a smaller --rollout or --set holdout=0"
+        )
+    first: list[int] = []
+    for start, room in zip(market.session_start.tolist(), usable.tolist(), strict=True):
+        begin = start + WARMUP_SNAPSHOTS - 1
+        first.extend(begin + i * steps for i in range(max(room, 0) // steps))
+    return Segments(np.array(first, np.int32), steps)
+
+
+class Evaluator:
+    """Plays a run's agent and the baselines over one held-out range. Arrays and plans are made once."""
+
+    def __init__(self, config: RunConfig, engine: Any, market: MarketData, sigmas: np.ndarray) -> None:
+        from foxhunt_cli.train.engine import start_isv
+
+        self._trained = engine
+        self._market = market
+        self._segments = cut_segments(market, config.rollout, config.latency_steps)
+        self._config = config.model_copy(update={"batch": len(self._segments.first), "graph": False})
+        isv = engine.device.download(engine.arrays["isv"])
+        self._data = prepare_data(
+            engine.device,
+            market,
+            isv,
+            rollout=config.rollout,
+            latency=config.latency_steps,
+            episode_len=self._segments.steps,
+            sigmas=sigmas,
+            role="held-out",
+        )
+        self._start_isv = start_isv(config, self._data)
+        self._engines: dict[str, Any] = {}
+
+    def agent(self) -> Evaluation:
+        """The trained policy alone: what a periodic evaluation reports."""
+        return Evaluation({AGENT: summarise(self._play(AGENT, None))}, self._notes())
+
+    def all_policies(self) -> Evaluation:
+        """The trained policy and every baseline."""
+        agent = self._play(AGENT, None)
+        rate = len(agent.trade_pnl) / agent.pnl.size
+        seed = self._config.seed + _RANDOM_SEED_SALT
+        rules: dict[str, Callable[[MarketData], np.ndarray]] = {
+            "hold": baselines.hold,
+            "random": lambda market: baselines.random_side(market, rate or 0.005, seed),
+            "moving average": baselines.moving_average,
+            "flow": baselines.flow_follower,
+        }
+        policies = {AGENT: summarise(agent)}
+        for name, rule in rules.items():
+            policies[name] = summarise(self._play("rule", rule(self._market)))
+        return Evaluation(policies, self._notes())
+
+    def _notes(self) -> list[str]:
+        rows, steps = len(self._segments.first), self._segments.steps
+        return [
+            f"{rows} rows of {steps:,} steps, non-overlapping; net = fills against the book, marks at the mid and fees",
+            "interval: bootstrap over rows; exit capture: net PnL of closed trades / their best mid excursion",
+        ]
+
+    def _engine(self, kind: str) -> Any:
+        if kind not in self._engines:
+            self._engines[kind] = self._build(kind)
+        return self._engines[kind]
+
+    def _build(self, kind: str) -> Any:
+        from foxhunt_cli.train.engine import build_engine
+
+        device: Device = self._trained.device
+        if kind == AGENT:
+            shared = {n: a for n, a in self._trained.arrays.items() if n in self._trained.layout.offsets or n == "params"}
+            return build_engine(device, self._config, self._data, playing, extra=shared)
+        signal = {"signal": device.zeros(self._data.n_snapshots, np.int8)}
+        return build_engine(device, self._config, self._data, following, extra=signal)
+
+    def _play(self, kind: str, signal: np.ndarray | None) -> Play:
+        """Play all segments once from flat accounts."""
+        engine, device = self._engine(kind), self._trained.device
+        isv = device.download(self._trained.arrays["isv"]).copy()
+        isv[number("TRAIN_STEP")] = 0.0
+        device.write(engine.arrays["isv"], isv)
+        if signal is not None:
+            device.write(engine.arrays["signal"], signal)
+        self._rewind(engine)
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in _PER_STEP}
+        for iteration in range(self._segments.steps // self._config.rollout):
+            engine.iterate()
+            for name in _PER_STEP:
+                recorded[name].append(device.download(engine.arrays[name]).copy())
+            if iteration == 0:
+                device.write(engine.arrays["new_episode"], np.zeros(self._config.batch, np.uint8))
+        fee = self._data.instrument.fee_usd
+        return _as_play({name: np.concatenate(parts) for name, parts in recorded.items()}, fee)
+
+    def _rewind(self, engine: Any) -> None:
+        """Every row at its first snapshot, flat, with an empty account."""
+        device, arrays, rows = engine.device, engine.arrays, self._config.batch
+        for name in ("cash_ticks", "fee_sides", "realised_usd", "fees_usd", "equity_usd"):
+            device.write(arrays[name], np.zeros(arrays[name].shape, arrays[name].dtype))
+        device.write(arrays["cursor"], self._segments.first)
+        device.write(arrays["episode_end"], self._segments.first + np.int32(self._segments.steps))
+        device.write(arrays["new_episode"], np.ones(rows, np.uint8))
+
+
+def _as_play(steps: dict[str, np.ndarray], fee_usd: float) -> Play:
+    closed = steps["closed"].astype(bool)
+    return Play(
+        pnl=steps["pnl_step_usd"].astype(np.float64),
+        fees=np.abs(steps["fill_lots"]) * fee_usd,
+        position=steps["position_after"],
+        trade_pnl=steps["closed_trade_pnl_usd"][closed].astype(np.float64),
+        trade_steps=steps["closed_trade_steps"][closed],
+        trade_excursion=steps["closed_excursion_usd"][closed].astype(np.float64),
+        lots_traded=float(np.abs(steps["fill_lots"]).sum()),
+    )
+
+
+def evaluate_run(run: Path, device: str = "auto", console: Any = None) -> Evaluation:
+    """Evaluate the newest checkpoint of ``run`` on its held-out range. Raises FileError, DataError or DeviceError."""
+    from foxhunt_cli.data.source import load_market_data
+    from foxhunt_cli.device.select import select
+    from foxhunt_cli.train import checkpoint, run_dir
+    from foxhunt_cli.train.engine import build_engine
+    from foxhunt_cli.train.prepare import prepare_training
+    from foxhunt_cli.train.split import split
+
+    manifest = run_dir.read_manifest(run)
+    config = RunConfig.model_validate(manifest["config"])
+    saved = checkpoint.load(checkpoint.latest(run))
+    selection = select(device, precision=config.precision, threads=config.cpu_threads)
+    if console is not None:
+        console.note(selection.line)
+    market = load_market_data(config.paths or None, config.data, config.synthetic)
+    if market.digest != manifest["data"]["digest"]:
+        raise DataError(f"{market.source}: not the data this run was trained on (digest differs); give the same file and options")
+    parts = split(market, config.holdout)
+    if parts.held_out is None:
+        raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")
+    data: PreparedData = prepare_training(selection.device, parts.train, config)
+    engine = build_engine(selection.device, config, data)
+    checkpoint.restore(engine, saved, ["params", "isv"])
+    return Evaluator(config, engine, parts.held_out, data.sigmas).all_policies()

@@ -1,0 +1,111 @@
+"""The run directory: its name, its manifest, its files. Owns the layout on disk.
+
+``runs/<name>/``: manifest.json, run.jsonl, checkpoints/, eval/, log.txt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+import foxhunt_cli
+from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.diag.writer import FileError
+from foxhunt_cli.isv.table import layout_hash
+from foxhunt_cli.kernels.registry import cuda_root
+
+MANIFEST = "manifest.json"
+RUN_LOG = "run.jsonl"
+_WORDS = ("amber badger birch brook cedar clover copse dawn dusk fern fjord flint gorse heath heron holly juniper larch "
+          "linden lynx maple marten moor moss oak otter pine raven reed ridge rowan sable sorrel tarn thistle vixen willow"
+          ).split()  # fmt: skip
+_PACKAGES = ("numpy", "pydantic", "databento-dbn", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12")
+
+
+def create(config: RunConfig) -> Path:
+    """Make the directory of a new run and return it. Raises FileError where it exists or cannot be made."""
+    name = config.name or _fresh_name()
+    path = config.runs_dir / name
+    try:
+        path.mkdir(parents=True)
+        for child in ("checkpoints", "eval"):
+            (path / child).mkdir()
+    except FileExistsError:
+        raise FileError(f"{path}: a run of that name exists; choose another --name or remove it") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be made: {error.strerror}; choose another place with --set runs_dir=DIR") from None
+    return path
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, whole or not at all (temporary name, fsync, rename). Raises FileError."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    try:
+        with temporary.open("wb") as file:
+            file.write(orjson.dumps(value, option=options, default=str))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise FileError(f"{path}: cannot be written: {error.strerror}; free space or choose another runs_dir") from error
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest of ``run``. Raises FileError where it is missing or not JSON."""
+    path = run / MANIFEST
+    try:
+        return orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}; expected a run directory made by 'foxhunt train'") from None
+    except orjson.JSONDecodeError as error:
+        raise FileError(f"{path}: not valid JSON ({error}); the run cannot be read") from None
+
+
+def manifest(config: RunConfig, device: dict[str, Any], data: dict[str, Any], isv: dict[str, float]) -> dict[str, Any]:
+    """What identifies a run: resolved config, seeds, data, versions, device, kernels."""
+    return {
+        "format": 1,
+        "foxhunt": foxhunt_cli.__version__,
+        "status": "running",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "config": config.model_dump(mode="json"),
+        "isv_seeds": isv,
+        "isv_layout": layout_hash(),
+        "kernel_hash": kernel_hash(),
+        "data": data,
+        "device": device,
+        "versions": _versions(),
+    }
+
+
+def kernel_hash() -> str:
+    """Digest of every file under ``cuda_src``: two runs with one hash ran the same kernels."""
+    root = cuda_root()
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.cu*")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _fresh_name() -> str:
+    now = datetime.now(UTC)
+    return f"{now:%Y%m%d-%H%M%S}-{_WORDS[now.microsecond % len(_WORDS)]}"
