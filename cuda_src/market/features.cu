@@ -63,7 +63,7 @@ static __device__ inline void side_features(const float* px, const float* sz, fl
 //
 // x[w, b, :] describes snapshot s = cursor[b] - (K - 1) + offset + w. With W = K + T and offset 0 one call serves the
 // T steps of an iteration and the state behind them: step t's window is x[t .. t + K - 1] and x[T ..] the bootstrap's.
-// With W = K it is the gather of the current window (offset 0) or of the next one (offset 1), for T = 1.
+// With W = K it is, for T = 1, gpu_gather_current (offset 0) or gpu_gather_next (offset 1).
 //
 // Columns of x (F = market's 40 features; all prices in ticks; mid = (bid_px[0] + ask_px[0]) / 2):
 //    0..9   0.25 ln(1 + bid_sz[l])             10..19  0.25 ln(1 + ask_sz[l])
