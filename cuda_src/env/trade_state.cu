@@ -5,6 +5,7 @@
 #include "env/signal.cuh"
 
 #define CONTEXT_AGE_SCALE 256.0f   // steps: time in trade is divided by this
+#define CONTEXT_R_BOUND 10.0f      // R: bound of both features in R, for a unit opened on a quiet market has a tiny R
 #define NEVER_CLOSED 1000000000    // steps_since_close of a row that has not closed yet
 
 // rl_rollout_begin: slice 0 of context and position_class from where the last iteration ended. A row on a new episode
@@ -135,7 +136,7 @@ extern "C" __global__ void rl_unit_state_update(const int* cursor, const int* ep
 
 // rl_trade_context_update: slice t + 1 of what the heads see of the trade, at the mid of cursor + t + 1:
 //   context = [time in trade / 256, unrealised R, drawdown from the trade's best mid / mean initial R (>= 0)],
-// zeros when flat; position_class = signed lots + lot_limit.
+// the last two within +-CONTEXT_R_BOUND; zeros when flat; position_class = signed lots + lot_limit.
 // launch: threads B, block 64
 extern "C" __global__ void rl_trade_context_update(const int* cursor, const float* bid_px, const float* ask_px,
                                                    const int* position_lots, const int* trade_open_step,
@@ -149,12 +150,12 @@ extern "C" __global__ void rl_trade_context_update(const int* cursor, const floa
     float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
     float risk = units_weighted(unit_initial_r + unit, unit_lots + unit);
     float unrealised = units_unrealised(unit_entry + unit, unit_lots + unit, direction, mid);
-    float drawdown = (float)direction * (trade_best_mid[b] - mid);
+    float drawdown = (float)(direction * held) * (trade_best_mid[b] - mid);
     bool open = position != 0;
     float* out = context + at * HEAD_CONTEXT_DIM;
     out[0] = open ? (float)trade_open_step[b] / CONTEXT_AGE_SCALE : 0.0f;
-    out[1] = open ? units_unrealised_r(unrealised, risk) : 0.0f;
-    out[2] = open ? drawdown * (float)held / fmaxf(risk, UNIT_RISK_FLOOR) : 0.0f;
+    out[1] = open ? clampf(units_unrealised_r(unrealised, risk), -CONTEXT_R_BOUND, CONTEXT_R_BOUND) : 0.0f;
+    out[2] = open ? clampf(units_unrealised_r(drawdown, risk), -CONTEXT_R_BOUND, CONTEXT_R_BOUND) : 0.0f;
     position_class[at] = position + lot_limit;
 }
 
