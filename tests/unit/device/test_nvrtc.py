@@ -1,0 +1,95 @@
+"""Every kernel compiles with NVRTC for every supported architecture, on a machine without a GPU or a driver."""
+
+from pathlib import Path
+
+import pytest
+
+from foxhunt_cli.device import nvrtc
+from foxhunt_cli.device.base import CompileError
+from foxhunt_cli.kernels.registry import cuda_root
+
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_120")
+FILES = sorted(cuda_root().rglob("*.cu"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("nvrtc")
+
+
+def test_the_list_of_files_is_not_empty():
+    assert FILES
+
+
+def test_every_kernel_compiles_for_every_architecture(cache):
+    """One call for all, so that all cores work; the message lists every failure with file and line."""
+    known = [arch for arch in ARCHS if int(arch[3:]) in nvrtc.supported_archs()]
+    assert len(known) >= 5, f"NVRTC {nvrtc.version()} knows only {known} of {ARCHS}"
+    tasks = [nvrtc.CompileTask(file, arch, (cuda_root(), file.parent)) for file in FILES for arch in known]
+    binaries = nvrtc.compile_cached(tasks, cache)
+    assert len(binaries) == len(tasks) and all(b.read_bytes()[:4] == b"\x7fELF" for b in binaries)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_error_names_file_and_line_of_kernel_and_header(tmp_path, cache):
+    bad = write(
+        tmp_path, "bad.cu", '#include "bad.cuh"\nextern "C" __global__ void k(float* x) {\n    x[0] = nothing;\n}\n'
+    )
+    header = write(tmp_path, "bad.cuh", "\n\nint also_nothing = absent;\n")
+    with pytest.raises(CompileError) as caught:
+        nvrtc.compile_cached([nvrtc.CompileTask(bad, "sm_90", (tmp_path,))], cache)
+    assert f"{bad}:3:" in str(caught.value) and f"{header}:3:" in str(caught.value)
+
+
+def test_one_bad_file_does_not_hide_another(tmp_path, cache):
+    tasks = [nvrtc.CompileTask(write(tmp_path, f"{n}.cu", "oops\n"), "sm_90", ()) for n in ("one", "two")]
+    with pytest.raises(CompileError) as caught:
+        nvrtc.compile_cached(tasks, cache, workers=2)
+    assert "one.cu:1" in str(caught.value) and "two.cu:1" in str(caught.value)
+
+
+def test_missing_header_names_the_line(tmp_path):
+    file = write(tmp_path, "k.cu", '// first\n#include "absent.cuh"\n')
+    with pytest.raises(CompileError, match=rf'{file}:2: no header "absent.cuh"'):
+        nvrtc.closure_hash(file, ())
+
+
+def test_an_edited_header_is_another_kernel(tmp_path, cache):
+    """The fault this guards against: a cache keyed by the .cu alone hands out the binary of the old header."""
+    file = write(tmp_path, "k.cu", '#include "a.cuh"\nextern "C" __global__ void k(float* x) { x[0] = VALUE; }\n')
+    write(tmp_path, "a.cuh", '#include "b.cuh"\n')
+    write(tmp_path, "b.cuh", "#define VALUE 1.0f\n")
+    task = nvrtc.CompileTask(file, "sm_90", (tmp_path,))
+    first = nvrtc.compile_cached([task], cache)
+    assert nvrtc.compile_cached([task], cache) == first
+    write(tmp_path, "b.cuh", "#define VALUE 2.0f\n")
+    second = nvrtc.compile_cached([task], cache)
+    assert second != first and second[0].read_bytes() != first[0].read_bytes()
+
+
+def test_progress_counts_only_what_is_compiled(tmp_path, cache):
+    file = write(tmp_path, "p.cu", 'extern "C" __global__ void p(int* x) { x[0] = 1; }\n')
+    seen: list[tuple[int, int, str]] = []
+    task = nvrtc.CompileTask(file, "sm_90", ())
+    for _ in range(2):
+        nvrtc.compile_cached([task], cache, progress=lambda *args: seen.append(args))
+    assert seen == [(1, 1, "p.cu sm_90")]
+
+
+def test_arithmetic_is_not_contracted_and_denormals_live():
+    """a * b + c is two roundings unless fmaf is written, and denormals are kept: what the CPU device computes too."""
+    source = 'extern "C" __global__ void k(float* x) { x[0] = x[1] * x[2] + x[3]; }\n'
+    ptx = nvrtc.compile_cubin(source, "k.cu", (), "compute_90").decode(errors="replace")
+    assert "fma" not in ptx and ".ftz" not in ptx
+
+
+def test_arch_for_known_newer_and_older():
+    assert nvrtc.arch_for(90) == "sm_90"
+    assert nvrtc.arch_for(999) == f"compute_{nvrtc.supported_archs()[-1]}"
+    with pytest.raises(nvrtc.DeviceError, match="--device cpu"):
+        nvrtc.arch_for(10)
