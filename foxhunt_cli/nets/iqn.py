@@ -1,0 +1,143 @@
+"""The implicit quantile head: Z_tau = (h * phi(tau)) . W + b for each position class and action, with a target copy.
+
+Owns tensors, buffers and steps of the head. An update draws one set of N_TAU taus for the whole batch, and one for its
+targets; expectations use midpoint taus. Only the columns a row needs are computed when learning. No gradient goes to
+the encoding.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.buffers.row import Buffer
+from foxhunt_cli.isv.table import number
+from foxhunt_cli.nets.params import Parameter
+from foxhunt_cli.nets.target import NONFINITE_IQN, CriticBatch
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+
+COSINES = 64
+_PAIRS = "P*N_ACTIONS"
+_H = "HIDDEN_DIM"
+
+PARAMETERS = (
+    Parameter("w_iqn_phi", f"{COSINES}, {_H}", "xavier", 1.0, "IQN_LR", target=True),
+    Parameter("b_iqn_phi", _H, "constant", 0.0, "IQN_LR", target=True),
+    Parameter("w_iqn", f"{_H}, {_PAIRS}", "xavier", 0.1, "IQN_LR", target=True),
+    Parameter("b_iqn", _PAIRS, "constant", 0.0, "IQN_LR", target=True),
+)
+
+
+def _scratch(name: str, dims: str, unit: str, meaning: str, dtype: str = "float32") -> Buffer:
+    return Buffer(name, dims, dtype, "iteration", unit, meaning)
+
+
+# The three sets of taus: of the predictions, of the targets (target head), and the midpoints of expectations.
+_SETS = ("", "_next", "_mid")
+
+BUFFERS = (
+    Buffer("rng_tau", "N_TAU", "uint32", "persistent", "state", "taus of the predictions"),
+    Buffer("rng_tau_next", "N_TAU", "uint32", "persistent", "state", "taus of the targets"),
+    *(_scratch(f"iqn_tau{s}", "N_TAU", "1", f"quantile fractions{s}") for s in _SETS),
+    *(_scratch(f"iqn_cos{s}", f"N_TAU, {COSINES}", "1", f"cos(i pi tau){s}") for s in _SETS),
+    *(_scratch(f"iqn_phi{s}", f"N_TAU, {_H}", "1", f"embedding of the taus{s}") for s in _SETS),
+    _scratch("iqn_mean_w", f"{_H}, {_PAIRS}", "1", "W scaled by the mean embedding"),
+    _scratch("iqn_q", f"T, B, {_PAIRS}", "scaled", "E[IQN] of every class and action"),
+    _scratch("iqn_next_q", f"R, {_PAIRS}", "scaled", "E[IQN] of the online head at h_n"),
+    _scratch("iqn_best_action", "R, P", "action", "its argmax", "int8"),
+    _scratch("iqn_column", "R, N_ACTIONS", "pair", "columns learned, at h", "int32"),
+    _scratch("iqn_next_column", "R, N_ACTIONS", "pair", "columns of the targets, at h_n", "int32"),
+    _scratch("iqn_reward", "R, N_ACTIONS", "scaled", "n-step return of a slot"),
+    _scratch("iqn_hw", f"R*N_ACTIONS, {_H}", "1", "h * W[:, column]"),
+    _scratch("iqn_next_hw", f"R*N_ACTIONS, {_H}", "1", "the same of the target head at h_n"),
+    _scratch("iqn_z", "R*N_ACTIONS, N_TAU", "scaled", "quantiles at h, without bias"),
+    _scratch("iqn_next_z", "R*N_ACTIONS, N_TAU", "scaled", "target quantiles at h_n, without bias"),
+    _scratch("grad_iqn_z", "R*N_ACTIONS, N_TAU", "1", "gradient of the loss"),
+    _scratch("grad_iqn_hw", f"R*N_ACTIONS, {_H}", "1", "gradient of the loss"),
+    _scratch("grad_iqn_phi", f"N_TAU, {_H}", "1", "gradient of the loss"),
+    _scratch("grad_iqn_slot", "R*N_ACTIONS", "1", "gradient of the slot's bias"),
+    _scratch("iqn_slot_loss", "R*N_ACTIONS", "1", "quantile Huber loss of a slot"),
+    _scratch("row_loss_iqn", "R", "1", "quantile Huber loss of a row"),
+)
+
+
+def _embed(taus: str, head: str = "") -> list[Step]:
+    """iqn_tau -> iqn_phi of one set of taus."""
+    cosines, phi = View(f"iqn_cos{taus}", "N_TAU", str(COSINES)), View(f"iqn_phi{taus}", "N_TAU", _H)
+    return [
+        Stage("rl_iqn_cosines", {"iqn_tau": f"iqn_tau{taus}", "iqn_cos": f"iqn_cos{taus}", "n": "N_TAU"}),
+        Matmul(f"iqn phi{taus}", cosines, View(f"{head}w_iqn_phi", str(COSINES), _H), phi),
+        Stage("rl_iqn_phi", {"b_iqn_phi": f"{head}b_iqn_phi", "iqn_phi": f"iqn_phi{taus}", "n": "N_TAU"}),
+    ]
+
+
+def expected_q(rows: str = "T*B", features: str = "h_bar", out: str = "iqn_q") -> list[Step]:
+    """E[IQN] of every class and action for ``rows`` encodings, over midpoint taus: linear in the mean embedding."""
+    return [
+        Stage("rl_tau_midpoints", {"iqn_tau": "iqn_tau_mid", "n": "N_TAU"}),
+        *_embed("_mid"),
+        Stage("rl_iqn_mean_weights", {"iqn_phi": "iqn_phi_mid", "n": "N_TAU", "columns": _PAIRS}),
+        Matmul(f"iqn {out}", View(features, rows, _H), View("iqn_mean_w", _H, _PAIRS), View(out, rows, _PAIRS)),
+        Stage("rl_iqn_expected_q", {"iqn_q": out, "rows": rows}),
+    ]
+
+
+def taus() -> list[Step]:
+    """Fresh taus for predictions and targets, and their embeddings by the online and the target head."""
+    draw = [
+        Stage("rl_sample_tau", {"rng_tau": f"rng_tau{s}", "iqn_tau": f"iqn_tau{s}", "n": "N_TAU"}) for s in ("", "_next")
+    ]
+    return [*draw, *_embed(""), *_embed("_next", "target_")]
+
+
+def forward(batch: CriticBatch, *, path: bool) -> list[Step]:
+    """Quantiles of the columns learned at h, and of the target head at h_n at the online head's own choice."""
+    best = {"iqn_q": "iqn_next_q", "rows": batch.rows}
+    columns = (
+        Stage("rl_iqn_path_columns", batch.remap("lots", "next_class", "path_return"))
+        if path
+        else Stage("rl_iqn_executed_columns", batch.remap("lots", "next_lots", "action", "reward"))
+    )
+    steps: list[Step] = [*expected_q(batch.rows, batch.next_h, "iqn_next_q"), Stage("rl_iqn_argmax", best), columns]
+    slots, count = _slots(batch, path)
+    for head, taus_of, source in (("", "", batch.h), ("target_", "_next", batch.next_h)):
+        hw = f"iqn{taus_of}_hw"
+        names = {"h": source, "w_iqn": f"{head}w_iqn", "iqn_column": f"iqn{taus_of}_column", "iqn_hw": hw}
+        steps += [
+            Stage("rl_iqn_forward", names | {"rows": batch.rows, "slots": slots}),
+            Matmul(
+                f"iqn{taus_of} quantiles",
+                View(hw, count, _H),
+                View(f"iqn_phi{taus_of}", "N_TAU", _H),
+                View(f"iqn{taus_of}_z", count, "N_TAU"),
+                trans_b=True,
+            ),
+        ]
+    return steps
+
+
+def loss_and_backward(batch: CriticBatch, *, path: bool) -> list[Step]:
+    """Loss into its slot and gradients of the four tensors."""
+    slots, count = _slots(batch, path)
+    size = {"rows": batch.rows, "slots": slots}
+    grad_z, grad_phi = View("grad_iqn_z", count, "N_TAU"), View("grad_iqn_phi", "N_TAU", _H)
+    phi, hw, grad_hw = View("iqn_phi", "N_TAU", _H), View("iqn_hw", count, _H), View("grad_iqn_hw", count, _H)
+    cosines = View("iqn_cos", "N_TAU", str(COSINES))
+    return [
+        Stage("rl_iqn_loss", batch.remap("discount", "terminal", "weight") | size | {"slot_loss": "iqn_slot_loss"}),
+        Stage("rl_row_mean", {"matrix": "iqn_slot_loss", "row_mean": "row_loss_iqn", "rows": batch.rows, "width": slots}),
+        Stage(
+            "rl_mean_into_slot",
+            {"row_loss": "row_loss_iqn", "row_weight": batch.ones, "rows": batch.rows}
+            | {"slot": str(number("LOSS_IQN")), "part": NONFINITE_IQN},
+        ),
+        Matmul("iqn grad hw", grad_z, phi, grad_hw),
+        Stage("rl_iqn_backward", {"h": batch.h} | size),
+        Matmul("iqn grad phi", grad_z, hw, grad_phi, trans_a=True),
+        Stage("rl_iqn_phi_backward", {"n": "N_TAU"}),
+        Matmul("iqn grad w_phi", cosines, grad_phi, View("grad_w_iqn_phi", str(COSINES), _H), trans_a=True),
+        Matmul("iqn grad b_phi", View(batch.ones, "1", "N_TAU"), grad_phi, View("grad_b_iqn_phi", "1", _H)),
+    ]
+
+
+def _slots(batch: CriticBatch, path: bool) -> tuple[str, str]:
+    """Columns learned a row, and in all."""
+    slots = "N_ACTIONS" if path else "1"
+    return slots, f"{batch.rows}*{slots}"
