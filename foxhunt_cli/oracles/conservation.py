@@ -36,7 +36,10 @@ def _slots(changed: dict[str, float]) -> dict[str, float]:
 
 
 def _device_run(rig: Rig, actions: np.ndarray) -> dict[str, np.ndarray]:
-    """Plays all actions, iteration after iteration with the same slots; [T, B] buffers come back end to end, the rest as they end."""
+    """Plays all actions, iteration after iteration with the same slots.
+
+    [T, B] buffers come back end to end, the others as they are after the last iteration.
+    """
     parts = []
     slots = isv_vector(**{**QUIET, **rig.isv})
     for start in range(0, len(actions), rig.rollout):
@@ -53,7 +56,9 @@ def _device_run(rig: Rig, actions: np.ndarray) -> dict[str, np.ndarray]:
     return joined
 
 
-def _reference_run(market: Market, cursor: np.ndarray, actions: np.ndarray, options: dict) -> tuple[dict, np.ndarray, list]:
+def _reference_run(
+    market: Market, cursor: np.ndarray, actions: np.ndarray, options: dict
+) -> tuple[dict, np.ndarray, list]:
     """The same with one reference simulator a row: series by name, context [T, B, 3], the simulators as they end."""
     names = (*_INTEGERS.values(), *_USD.values(), "pnl_by_rule")
     series: dict[str, list[list[float]]] = {name: [] for name in names}

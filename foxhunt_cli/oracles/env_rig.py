@@ -21,7 +21,8 @@ from foxhunt_cli.pipeline.build import build, kernels_of
 
 LEVELS = 10
 (
-    SHORT_LARGE, SHORT_SMALL, HOLD, FLAT_LONG, FLAT_SHORT, LONG_SMALL, LONG_LARGE, TIGHTEN, LOOSEN, HALF_LONG, HALF_SHORT,
+    SHORT_LARGE, SHORT_SMALL, HOLD, FLAT_LONG, FLAT_SHORT, LONG_SMALL, LONG_LARGE, TIGHTEN, LOOSEN,
+    HALF_LONG, HALF_SHORT,
 ) = range(11)  # fmt: skip
 PENDING, CONFIDENCE, FRD, MIN_HOLD, TRAIL_STOP, DRAWDOWN_STOP, HEAT_CAP = (1 << i for i in range(7))
 
@@ -144,9 +145,11 @@ class Rig:
         active = (unit_lots > 0).astype(np.float32)
         first = units[0][0] if units else 0.0
         state = {
-            "new_episode": 0, "position_lots": lots, "entry_basis": cost, "cash_ticks": -round(cost), "trade_open_step": 1,
+            "new_episode": 0, "position_lots": lots, "entry_basis": cost, "cash_ticks": -round(cost),
+            "trade_open_step": 1,
             "trade_lots_max": abs(lots), "trade_best_mid": first, "trade_entry_mid": first, "unit_entry": entry,
-            "unit_best_mid": entry, "unit_lots": unit_lots, "unit_trail": active * trail, "unit_initial_r": active * trail,
+            "unit_best_mid": entry, "unit_lots": unit_lots, "unit_trail": active * trail,
+            "unit_initial_r": active * trail,
             "unit_age": active * 1, "steps_since_close": 1_000_000_000,
         }  # fmt: skip
         self.set(**{**state, **values})

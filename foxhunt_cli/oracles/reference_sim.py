@@ -1,7 +1,7 @@
 """An independent simulator of one account, written from the market's rules in plain Python with exact arithmetic.
 
-It shares no code with the kernels: positions and cash are Python integers, average prices are fractions. It exists to be
-compared with whole rollouts of the device. Slow on purpose.
+It shares no code with the kernels: positions and cash are Python integers, average prices are fractions. It exists
+to be compared with whole rollouts of the device. Slow on purpose.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class ReferenceRow:
     def _new_trail(self, snapshot: int) -> np.float32:
         mean, lots = F32(self.slots["MEAN_ABS_PNL_EMA"]), F32(self.slots["CLOSED_LOTS_EMA"])
         root = F32(math.sqrt(10.0))
-        distance = mean / (F32(self.tick_value) * lots) if mean > 0 and lots > 0 else self.market.regime[snapshot, 0] * root
+        distance = (
+            mean / (F32(self.tick_value) * lots) if mean > 0 and lots > 0 else self.market.regime[snapshot, 0] * root
+        )
         trail = F32(self.slots["TRAIL_K_INIT"]) * distance
         return max(F32(self.slots["TRAIL_MIN"]), min(F32(self.slots["TRAIL_MAX"]), F32(trail)))
 
