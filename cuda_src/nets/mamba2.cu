@@ -1,0 +1,329 @@
+// A Mamba-2 block without its two projections: convolution, selective scan, gated normalisation; both directions.
+//
+// Source: Dao and Gu 2024 (Mamba-2, state space duality), scalar decay a head, one group of B and C.
+//   pre  = causal depthwise convolution of (x, B, C), width 4, with bias;   (x, B, C) = SiLU(pre)
+//   dt   = softplus(dt_raw + dt_bias),   decay = exp(-exp(a_log) dt)                       per head
+//   S_w  = decay_w S_{w-1} + dt_w x_w B_w^T,   S_{-1} = 0                                  16 x 16 a head
+//   s_w  = S_w C_w,   u = (s + skip x) SiLU(z),   norm = u / sqrt(mean u^2 + eps) norm_w
+// Layout: token = w B + b, time slowest. Backward kernels are launched with W = the snapshots that carry gradient
+// (the bootstrap snapshot at the end carries none); all arrays keep their layout because time is slowest.
+// No state is kept for the backward: one scan forward in time rebuilds S for dC, scans backward in time carry
+//   G_w = dL/dS_w = ds_w C_w^T + decay_{w+1} G_{w+1}.
+// The gradient of the decay needs neither: with l = log decay, dL/dl_w = decay_w <G_w, S_{w-1}> obeys
+//   dL/dl_w = dL/dl_{w+1} + <ds_w, s_w> - dt_w <x_w, G_w B_w>      (from <G_w, S_w>, both ways round).
+// Thread mappings keep one thread on one chain of states, so that nothing is shared and no barrier is needed.
+// Edge cases: NaN and infinity pass through. A decay that underflows to 0 forgets the past; its gradient is 0.
+#include "nets/mamba2.cuh"
+
+// Input of column c (of x, B, C) at snapshot `from` of row b; 0 before the window. The address is always legal.
+static __device__ inline float conv_input(const float* proj, int from, int b, int B, int c) {
+    const long long token = (long long)(from < 0 ? 0 : from) * B + b;
+    const float v = proj[token * MAMBA_PROJ + MAMBA_XBC_COLUMN + c];
+    return from < 0 ? 0.0f : v;
+}
+
+// mamba2_conv_forward: causal convolution and SiLU of x, B and C.
+// launch: blocks W*B, block 160
+// One block a token, one thread a column. proj [W, B, 296]; conv_w [4, 160], oldest tap first; conv_b [160];
+// xbc [W, B, 160].
+extern "C" __global__ void mamba2_conv_forward(const float* __restrict__ proj, const float* __restrict__ conv_w,
+                                               const float* __restrict__ conv_b, float* __restrict__ xbc, int W,
+                                               int B) {
+    const int token = (int)blockIdx.x, c = (int)threadIdx.x;
+    const int w = token / B, b = token % B;
+    float v = conv_b[c];
+    for (int k = 0; k < MAMBA_TAPS; ++k) {
+        v = fmaf(conv_w[k * MAMBA_XBC + c], conv_input(proj, w - (MAMBA_TAPS - 1) + k, b, B, c), v);
+    }
+    xbc[(long long)token * MAMBA_XBC + c] = lanes_silu(v);
+}
+
+// mamba2_dt_forward: step sizes and decays.
+// launch: threads W*B*8, block 64
+// One thread a head of a token. proj [W, B, 296]; dt_bias, a_log [8]; dt (snapshots), decay (0..1) [W, B, 8].
+extern "C" __global__ void mamba2_dt_forward(const float* __restrict__ proj, const float* __restrict__ dt_bias,
+                                             const float* __restrict__ a_log, float* __restrict__ dt,
+                                             float* __restrict__ decay, int W, int B) {
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (long long)W * B * MAMBA_HEADS) return;
+    const int head = (int)(i % MAMBA_HEADS);
+    const float step = softplus(proj[i / MAMBA_HEADS * MAMBA_PROJ + MAMBA_DT_COLUMN + head] + dt_bias[head]);
+    dt[i] = step;
+    decay[i] = expf(-expf(a_log[head]) * step);
+}
+
+// mamba2_scan_forward: the state space recurrence, s_w = S_w C_w.
+// launch: threads B*16, block 32
+// One thread eight channels of a row: their 16 x 8 states in registers, all snapshots in order. xbc [W, B, 160];
+// dt, decay [W, B, 8]; s [W, B, 128].
+extern "C" __global__ void mamba2_scan_forward(const float* __restrict__ xbc, const float* __restrict__ dt,
+                                               const float* __restrict__ decay, float* __restrict__ s, int W, int B) {
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= B * MAMBA_GROUPS) return;
+    const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_HEAD_DIM;
+    ScanTile state;
+    scan_clear(&state);
+    for (int w = 0; w < W; ++w) {
+        const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
+        const float* row = xbc + token * MAMBA_XBC;
+        scan_step(&state, decay[at], dt[at], row + MAMBA_B_COLUMN, row + c, row + MAMBA_C_COLUMN, 1.0f,
+                  s + token * MAMBA_INNER + c);
+    }
+}
+
+// mamba2_norm_forward: skip connection, gate and RMS normalisation.
+// launch: threads W*B, block 64
+// One thread a token; the mean square is summed in eight partial sums. s [W, B, 128]; xbc [W, B, 160];
+// proj [W, B, 296] (z); skip [8]; norm_w [128]; norm [W, B, 128]; rstd [W, B] = 1 / sqrt(mean u^2 + eps).
+extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, const float* __restrict__ xbc,
+                                               const float* __restrict__ proj, const float* __restrict__ skip,
+                                               const float* __restrict__ norm_w, float* __restrict__ norm,
+                                               float* __restrict__ rstd, int W, int B) {
+    const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (token >= (long long)W * B) return;
+    const float* y = s + token * MAMBA_INNER;
+    const float* x = xbc + token * MAMBA_XBC;
+    const float* z = proj + token * MAMBA_PROJ;
+    float* out = norm + token * MAMBA_INNER;
+    float lane[MAMBA_LANES];
+    for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
+    for (int head = 0; head < MAMBA_HEADS; ++head) {
+        const float through = skip[head];
+        for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
+            out[c] = fmaf(through, x[c], y[c]) * lanes_silu(z[c]);
+        }
+    }
+    for (int c = 0; c < MAMBA_INNER; c += MAMBA_LANES) {
+        for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = fmaf(out[c + l], out[c + l], lane[l]);
+    }
+    const float r = 1.0f / sqrtf(mamba_sum_lanes(lane) / MAMBA_INNER + MAMBA_NORM_EPS);
+    for (int c = 0; c < MAMBA_INNER; ++c) out[c] *= r * norm_w[c];
+    rstd[token] = r;
+}
+
+// mamba2_norm_backward: from the gradient of the normalised output to those of s and z.
+// launch: threads W*B, block 64
+// updates: norm, grad
+// One thread a token. grad [W, B, 128]: dL/dnorm, becomes dL/d(s + skip x). norm [W, B, 128] has had its last use and
+// becomes the token's part of dL/dnorm_w. grad_proj [W, B, 296]: columns of z are written.
+//   v = u rstd;  du = rstd (norm_w dnorm - v mean(v norm_w dnorm));  d(s + skip x) = du SiLU(z);  dz = du (s + skip x) SiLU'(z)
+extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, const float* __restrict__ xbc,
+                                                const float* __restrict__ proj, const float* __restrict__ skip,
+                                                const float* __restrict__ norm_w, const float* __restrict__ rstd,
+                                                float* __restrict__ norm, float* __restrict__ grad,
+                                                float* __restrict__ grad_proj, int W, int B) {
+    const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (token >= (long long)W * B) return;
+    const float* y = s + token * MAMBA_INNER;
+    const float* x = xbc + token * MAMBA_XBC;
+    const float* z = proj + token * MAMBA_PROJ;
+    float* part = norm + token * MAMBA_INNER;
+    float* d = grad + token * MAMBA_INNER;
+    float* dz = grad_proj + token * MAMBA_PROJ;
+    const float r = rstd[token];
+    float lane[MAMBA_LANES];
+    for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
+    for (int head = 0; head < MAMBA_HEADS; ++head) {
+        const float through = skip[head];
+        for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
+            const float gate = lanes_sigmoid(z[c]);
+            dz[c] = gate;  // parked for the last loop
+            part[c] = fmaf(through, x[c], y[c]) * (z[c] * gate * r * d[c]);
+        }
+    }
+    for (int c = 0; c < MAMBA_INNER; c += MAMBA_LANES) {
+        for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = fmaf(part[c + l], norm_w[c + l], lane[l]);
+    }
+    const float mean = mamba_sum_lanes(lane) / MAMBA_INNER;
+    for (int head = 0; head < MAMBA_HEADS; ++head) {
+        const float through = skip[head];
+        for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
+            const float gate = dz[c], swish = z[c] * gate, full = fmaf(through, x[c], y[c]);
+            const float du = r * fmaf(-full * swish * r, mean, norm_w[c] * d[c]);
+            d[c] = du * swish;
+            dz[c] = du * full * gate * fmaf(z[c], 1.0f - gate, 1.0f);
+        }
+    }
+}
+
+// mamba2_scan_backward_bc: gradients of B and C, one part a head.
+// launch: threads B*16, block 32
+// One thread eight state columns of a head of a row: the head's 16 channels x 8 states, once forward in time (S, for
+// dC), once backward (G, for dB). grad_s [W, B, 128]; grad_bc [W, B, 2, 8, 16]: dB then dC, by head and state column.
+extern "C" __global__ void mamba2_scan_backward_bc(const float* __restrict__ xbc, const float* __restrict__ dt,
+                                                   const float* __restrict__ decay, const float* __restrict__ grad_s,
+                                                   float* __restrict__ grad_bc, int W, int B) {
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= B * MAMBA_GROUPS) return;
+    const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_STATE, n = c % MAMBA_STATE;
+    const int first = head * MAMBA_HEAD_DIM;
+    ScanTile state;
+    scan_clear(&state);
+    for (int w = 0; w < W; ++w) {
+        const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
+        const float* row = xbc + token * MAMBA_XBC;
+        scan_step(&state, decay[at], dt[at], row + first, row + MAMBA_B_COLUMN + n, grad_s + token * MAMBA_INNER + first,
+                  1.0f, grad_bc + (token * 2 + 1) * MAMBA_INNER + c);
+    }
+    scan_clear(&state);
+    float later = 0.0f;  // decay of the following snapshot
+    for (int w = W - 1; w >= 0; --w) {
+        const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
+        const float* row = xbc + token * MAMBA_XBC;
+        scan_step(&state, later, 1.0f, grad_s + token * MAMBA_INNER + first, row + MAMBA_C_COLUMN + n, row + first, dt[at],
+                  grad_bc + token * 2 * MAMBA_INNER + c);
+        later = decay[at];
+    }
+}
+
+// mamba2_scan_backward_x: G_w B_w, the gradient of dt x.
+// launch: threads B*16, block 32
+// One thread eight channels of a row, backward in time. grad_s, grad_x [W, B, 128].
+extern "C" __global__ void mamba2_scan_backward_x(const float* __restrict__ xbc, const float* __restrict__ decay,
+                                                  const float* __restrict__ grad_s, float* __restrict__ grad_x, int W,
+                                                  int B) {
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= B * MAMBA_GROUPS) return;
+    const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_HEAD_DIM;
+    ScanTile state;
+    scan_clear(&state);
+    float later = 0.0f;
+    for (int w = W - 1; w >= 0; --w) {
+        const long long token = (long long)w * B + b;
+        const float* row = xbc + token * MAMBA_XBC;
+        scan_step(&state, later, 1.0f, row + MAMBA_C_COLUMN, grad_s + token * MAMBA_INNER + c, row + MAMBA_B_COLUMN, 1.0f,
+                  grad_x + token * MAMBA_INNER + c);
+        later = decay[token * MAMBA_HEADS + head];
+    }
+}
+
+// mamba2_scan_backward_dt: gradients of the step sizes, of a_log and of the skip.
+// launch: threads B*8, block 32
+// One thread a head of a row, backward in time (the running sum of the opening comment). grad_x [W, B, 128] from
+// mamba2_scan_backward_x; grad_proj [W, B, 296]: columns of dt are written; grad_head [B, 2, 8]: the row's part of
+// dL/da_log, then of dL/dskip. sigmoid(dt_raw + dt_bias) = 1 - exp(-dt).
+extern "C" __global__ void mamba2_scan_backward_dt(const float* __restrict__ xbc, const float* __restrict__ dt,
+                                                   const float* __restrict__ s, const float* __restrict__ a_log,
+                                                   const float* __restrict__ grad_s, const float* __restrict__ grad_x,
+                                                   float* __restrict__ grad_proj, float* __restrict__ grad_head, int W,
+                                                   int B) {
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= B * MAMBA_HEADS) return;
+    const int b = i / MAMBA_HEADS, head = i % MAMBA_HEADS, first = head * MAMBA_HEAD_DIM;
+    const float rate = expf(a_log[head]);
+    float grad_log_decay = 0.0f, grad_a_log = 0.0f, grad_skip = 0.0f;
+    for (int w = W - 1; w >= 0; --w) {
+        const long long token = (long long)w * B + b;
+        const float* ds = grad_s + token * MAMBA_INNER + first;
+        const float* x = xbc + token * MAMBA_XBC + first;
+        const float step = dt[token * MAMBA_HEADS + head];
+        const float direct = mamba_dot_head(x, grad_x + token * MAMBA_INNER + first);
+        grad_log_decay += mamba_dot_head(ds, s + token * MAMBA_INNER + first) - step * direct;
+        grad_a_log = fmaf(grad_log_decay, -rate * step, grad_a_log);
+        grad_skip += mamba_dot_head(ds, x);
+        grad_proj[token * MAMBA_PROJ + MAMBA_DT_COLUMN + head] = fmaf(-rate, grad_log_decay, direct) * -expm1f(-step);
+    }
+    grad_head[(long long)b * 2 * MAMBA_HEADS + head] = grad_a_log;
+    grad_head[(long long)b * 2 * MAMBA_HEADS + MAMBA_HEADS + head] = grad_skip;
+}
+
+// Gradients of SiLU's output in columns c .. c+7 of (x, B, C): x from its two uses, B and C summed over the heads.
+static __device__ inline void conv_output_gradient(const float* grad_x, const float* grad_s, const float* grad_bc,
+                                                   const float* dt, const float* skip, long long token, int c,
+                                                   float* grad) {
+    if (c < MAMBA_INNER) {
+        const int head = c / MAMBA_HEAD_DIM;
+        const float step = dt[token * MAMBA_HEADS + head], through = skip[head];
+        const float* gx = grad_x + token * MAMBA_INNER + c;
+        const float* gs = grad_s + token * MAMBA_INNER + c;
+        for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = fmaf(step, gx[l], through * gs[l]);
+        return;
+    }
+    const int map = (c - MAMBA_INNER) / MAMBA_STATE, n = (c - MAMBA_INNER) % MAMBA_STATE;
+    const float* part = grad_bc + token * 2 * MAMBA_INNER + map * MAMBA_INNER + n;
+    for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = 0.0f;
+    for (int head = 0; head < MAMBA_HEADS; ++head) {
+        for (int l = 0; l < MAMBA_LANES; ++l) grad[l] += part[head * MAMBA_STATE + l];
+    }
+}
+
+// sum += a b, lane by lane.
+static __device__ inline void conv_multiply_add(const float* a, const float* b, float* sum) {
+    for (int l = 0; l < MAMBA_LANES; ++l) sum[l] = fmaf(a[l], b[l], sum[l]);
+}
+
+// Ages a window of four snapshots by one: place 0 becomes free.
+static __device__ inline void conv_shift(float (*window)[MAMBA_LANES]) {
+    for (int k = MAMBA_TAPS - 1; k > 0; --k) {
+        for (int l = 0; l < MAMBA_LANES; ++l) window[k][l] = window[k - 1][l];
+    }
+}
+
+// grad *= SiLU'(convolution of the inputs).
+static __device__ inline void conv_slope(const float (*taps)[MAMBA_LANES], const float (*inputs)[MAMBA_LANES],
+                                         const float* bias, float* grad) {
+    float v[MAMBA_LANES];
+    for (int l = 0; l < MAMBA_LANES; ++l) v[l] = bias[l];
+    for (int k = 0; k < MAMBA_TAPS; ++k) conv_multiply_add(taps[k], inputs[k], v);
+    for (int l = 0; l < MAMBA_LANES; ++l) grad[l] *= lanes_silu_slope(v[l]);
+}
+
+// mamba2_conv_backward: through SiLU and convolution to the in-projection and the taps.
+// launch: threads B*20, block 32
+// One thread eight adjacent columns of a row, backward in time, with the last four gradients and inputs of each in
+// registers. grad_proj [W, B, 296]: columns of x, B, C are written; grad_conv [B, 5, 160]: the row's part of the four
+// taps', then of the bias' gradient.
+extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, const float* __restrict__ conv_w,
+                                                const float* __restrict__ conv_b, const float* __restrict__ skip,
+                                                const float* __restrict__ dt, const float* __restrict__ grad_s,
+                                                const float* __restrict__ grad_x, const float* __restrict__ grad_bc,
+                                                float* __restrict__ grad_proj, float* __restrict__ grad_conv, int W,
+                                                int B) {
+    const int groups = MAMBA_XBC / MAMBA_LANES;
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i >= B * groups) return;
+    const int b = i / groups, c = i % groups * MAMBA_LANES;
+    float taps[MAMBA_TAPS][MAMBA_LANES], grad_taps[MAMBA_TAPS][MAMBA_LANES], inputs[MAMBA_TAPS][MAMBA_LANES];
+    float ahead[MAMBA_TAPS][MAMBA_LANES];  // gradients before SiLU at snapshots w .. w+3; 0 after the last
+    float bias[MAMBA_LANES], grad_bias[MAMBA_LANES], grad[MAMBA_LANES];
+    for (int l = 0; l < MAMBA_LANES; ++l) {
+        bias[l] = conv_b[c + l];
+        grad_bias[l] = 0.0f;
+        for (int k = 0; k < MAMBA_TAPS; ++k) {
+            taps[k][l] = conv_w[k * MAMBA_XBC + c + l];
+            inputs[k][l] = conv_input(proj, W - MAMBA_TAPS + k, b, B, c + l);
+            grad_taps[k][l] = 0.0f;
+            ahead[k][l] = 0.0f;
+        }
+    }
+    for (int w = W - 1; w >= 0; --w) {
+        const long long token = (long long)w * B + b;
+        conv_output_gradient(grad_x, grad_s, grad_bc, dt, skip, token, c, grad);
+        conv_slope(taps, inputs, bias, grad);
+        conv_shift(ahead);
+        for (int l = 0; l < MAMBA_LANES; ++l) ahead[0][l] = grad[l];
+        for (int k = 0; k < MAMBA_TAPS; ++k) conv_multiply_add(grad, inputs[k], grad_taps[k]);
+        for (int l = 0; l < MAMBA_LANES; ++l) grad_bias[l] += grad[l];
+        for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = 0.0f;
+        for (int k = 0; k < MAMBA_TAPS; ++k) conv_multiply_add(taps[MAMBA_TAPS - 1 - k], ahead[k], grad);
+        float* out = grad_proj + token * MAMBA_PROJ + MAMBA_XBC_COLUMN + c;
+        for (int l = 0; l < MAMBA_LANES; ++l) out[l] = grad[l];
+        conv_shift(inputs);
+        for (int l = 0; l < MAMBA_LANES; ++l) inputs[0][l] = conv_input(proj, w - MAMBA_TAPS, b, B, c + l);
+    }
+    float* sums = grad_conv + (long long)b * (MAMBA_TAPS + 1) * MAMBA_XBC + c;
+    for (int l = 0; l < MAMBA_LANES; ++l) {
+        for (int k = 0; k < MAMBA_TAPS; ++k) sums[k * MAMBA_XBC + l] = grad_taps[k][l];
+        sums[MAMBA_TAPS * MAMBA_XBC + l] = grad_bias[l];
+    }
+}
+
+// mamba2_residual: branch += trunk, the residual connection around a block.
+// launch: threads W*B*128, block 128
+// updates: branch
+// One thread an element. trunk, branch [W, B, 128].
+extern "C" __global__ void mamba2_residual(const float* __restrict__ trunk, float* __restrict__ branch, int W, int B) {
+    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= (long long)W * B * MAMBA_INNER) return;
+    branch[i] += trunk[i];
+}
