@@ -87,9 +87,9 @@ extern "C" __global__ void rl_market_statistics(const int* position_after, const
                                                 const float* pnl_step_usd, const float* equity_usd,
                                                 const int* position_lots, const int* trade_open_step, float* isv,
                                                 float fee_usd, int T, int B) {
-    __shared__ float scratch[32];
     __shared__ float table[MARKET_COLUMNS * SIGNAL_PAD];
     __shared__ float totals[MARKET_COLUMNS];
+    __shared__ float extreme[1];
     float sums[MARKET_COLUMNS] = {0.0f};
     for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
         sums[0] += (float)position_after[at];
@@ -100,14 +100,14 @@ extern "C" __global__ void rl_market_statistics(const int* position_after, const
         sums[5] += fabsf((float)fill_lots[at]);
         sums[6] += (float)unfilled_lots[at];
     }
-    float least = MATH_FLOAT_MAX;
+    float worst[1] = {-MATH_FLOAT_MAX};  // largest negated equity
     for (int b = threadIdx.x; b < B; b += SIGNAL_BLOCK) {
         sums[7] += equity_usd[b];
-        least = min_keep_nan(least, equity_usd[b]);
+        worst[0] = max_keep_nan(worst[0], -equity_usd[b]);
         sums[8] += position_lots[b] != 0 ? 1.0f : 0.0f;
         sums[9] += position_lots[b] != 0 ? (float)trade_open_step[b] : 0.0f;
     }
-    least = block_min(least, scratch);
+    block_columns_max(worst, 1, table, extreme);
     block_columns_sum(sums, MARKET_COLUMNS, table, totals);
     if (threadIdx.x != 0) return;
     float moments = (float)T * (float)B;
@@ -119,7 +119,7 @@ extern "C" __global__ void rl_market_statistics(const int* position_after, const
     isv[ISV_FEES_STEP_USD] = totals[5] * fee_usd;
     isv[ISV_UNFILLED_LOTS] = totals[6];
     isv[ISV_EQUITY_MEAN] = totals[7] / (float)B;
-    isv[ISV_EQUITY_MIN] = least;
+    isv[ISV_EQUITY_MIN] = -extreme[0];
     if (totals[8] > 0.0f) isv[ISV_HOLD_STEPS_MEAN] = totals[9] / totals[8];
 }
 

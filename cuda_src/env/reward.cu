@@ -50,22 +50,22 @@ extern "C" __global__ void rl_fused_reward_pipeline(const float* pnl_step_usd, c
 // updates: isv
 extern "C" __global__ void rl_reward_statistics(const float* reward_scaled, const float* reward, const unsigned char* closed,
                                                 float* isv, int realised_reward, int T, int B) {
-    __shared__ float scratch[32];
     __shared__ float table[2 * SIGNAL_PAD];
+    __shared__ float extremes[2];
     __shared__ float totals[2];
-    float highest = 0.0f, lowest = 0.0f, counts[2] = {0.0f, 0.0f};
+    float largest[2] = {0.0f, 0.0f}, counts[2] = {0.0f, 0.0f};
     for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
         float scaled = reward_scaled[at];
-        highest = max_keep_nan(highest, scaled);
-        lowest = max_keep_nan(lowest, -scaled);
+        largest[0] = max_keep_nan(largest[0], scaled);
+        largest[1] = max_keep_nan(largest[1], -scaled);
         if (realised_reward && !closed[at]) continue;
         counts[0] += 1.0f;
         counts[1] += reward[at] != scaled ? 1.0f : 0.0f;
     }
-    highest = block_max(highest, scratch);
-    lowest = block_max(lowest, scratch);
+    block_columns_max(largest, 2, table, extremes);
     block_columns_sum(counts, 2, table, totals);
     if (threadIdx.x != 0) return;
+    float highest = extremes[0], lowest = extremes[1];
     isv[ISV_REWARD_SCALED_ABS_MAX] = max_keep_nan(highest, lowest);
     isv[ISV_POS_SCALED_MAX] = highest;
     isv[ISV_NEG_SCALED_MAX] = lowest;

@@ -187,6 +187,20 @@ def fills_forced_close_beyond_the_depth(trial: Trial) -> None:
 
 
 @oracle("fills")
+def fills_absent_levels_never_trade(trial: Trial) -> None:
+    """Whatever price stands in an absent level, neither a walk nor a forced close sees it."""
+    market = _thin([100] * 3)
+    for px, sz in ((market.ask_px, market.ask_sz), (market.bid_px, market.bid_sz)):
+        px[sz == 0.0] = 7.0
+        sz[:, 4] = np.nan
+    got = Rig(trial.device, market, [0, 0], 1, isv={"SIZE_LARGE": 4.0}).play([[LONG_LARGE, SHORT_LARGE]])
+    trial.equal("orders", [307, 296], got["fill_price_lots"][0])
+    rig = Rig(trial.device, market, [0], 1, 1)
+    rig.hold_position(4, [(100.0, 4)])
+    trial.equal("forced close", 394, rig.play([HOLD])["fill_price_lots"][0])
+
+
+@oracle("fills")
 def fills_a_stop_fills_at_the_book_not_at_its_trigger(trial: Trial) -> None:
     """Long from 101, trail 5 (stop at 96). The market gaps to 60, then to 50: the fill is at 50."""
     rig = Rig(trial.device, ladder([100, 60, 50, 50]), [0], 2)
