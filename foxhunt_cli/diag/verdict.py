@@ -66,8 +66,10 @@ def _learning(summary: Summary) -> Verdict | None:
     factor = summary.per_thousand
     change = f"PnL {number(first * factor, True)} -> {number(last * factor, True)} USD {rate_unit(summary)}"
     basis = f"first to last quarter, t = {t:.1f}"
-    if t > CLEAR:
+    if t > CLEAR and last > 0:
         return Verdict("learning", "ok", f"yes: {change} ({basis})")
+    if t > CLEAR:
+        return Verdict("learning", "look", f"it loses less, no more than that: {change} ({basis})")
     if t < -CLEAR:
         return Verdict("learning", "bad", f"it got worse: {change} ({basis})")
     return Verdict("learning", "look", f"no clear change: {change} ({basis})")

@@ -62,6 +62,15 @@ def test_a_run_that_gets_worse_is_told_so(tmp_path: Path, rows):
     assert marks(summary_of(tmp_path, worse))["learning"] == "bad"
 
 
+def test_losing_less_is_not_called_a_success(tmp_path: Path, rows):
+    losing = copy.deepcopy(rows)
+    for row in losing:
+        row["market"]["pnl_step_usd"] -= 200
+    first = verdicts(summary_of(tmp_path, losing))[0]
+    assert (first.topic, first.mark) == ("learning", "look")
+    assert first.text.startswith("it loses less, no more than that: PnL -")
+
+
 def test_noise_is_not_called_learning(tmp_path: Path, rows):
     flat = [{**row, "market": {**row["market"], "pnl_step_usd": (-1) ** n * 50.0}} for n, row in enumerate(rows)]
     assert marks(summary_of(tmp_path, flat))["learning"] == "look"
