@@ -15,8 +15,8 @@ static __device__ inline int effective_action(int action, int position, int targ
     return acts ? action : ACTION_HOLD;
 }
 
-// action_entropy_per_step: shares of the executed actions, aliases of Hold merged (588-598), their entropy (583) and the
-// share of drawn actions that were overridden (611).
+// action_entropy_per_step: shares of the executed actions, aliases of Hold merged (588-598), their entropy (583) and
+// the share of drawn actions that were overridden (611).
 // 583 is the entropy of action_share_ema [N_ACTIONS], the EMA of the shares: with few rows an iteration's own histogram
 // has no entropy, however mixed the behaviour (B = T = 1 gives 0 always). H = - sum p ln p, nats.
 // launch: blocks 1, block 128
@@ -77,16 +77,15 @@ extern "C" __global__ void rl_event_counters(const unsigned char* override_reaso
 
 #define MARKET_COLUMNS 10
 
-// rl_market_statistics: slots 599-607 and 610. Over the moments [T, B] of the iteration: mean position and mean |position|
-// after the fill, trades closed, wins, net PnL (USD), fees (USD), unfilled lots. Over the rows at its end: mean and least
-// equity, mean age of the open trades (no open trade: left alone).
+// rl_market_statistics: slots 599-607 and 610. Over the moments [T, B] of the iteration: mean position and mean
+// |position| after the fill, trades closed, wins, net PnL (USD), fees (USD), unfilled lots. Over the rows at its end:
+// mean and least equity, mean age of the open trades (no open trade: left alone).
 // launch: blocks 1, block 128
 // updates: isv
-extern "C" __global__ void rl_market_statistics(const int* position_after, const int* fill_lots, const int* unfilled_lots,
-                                                const unsigned char* closed, const float* closed_trade_pnl_usd,
-                                                const float* pnl_step_usd, const float* equity_usd,
-                                                const int* position_lots, const int* trade_open_step, float* isv,
-                                                float fee_usd, int T, int B) {
+extern "C" __global__ void rl_market_statistics(
+    const int* position_after, const int* fill_lots, const int* unfilled_lots, const unsigned char* closed,
+    const float* closed_trade_pnl_usd, const float* pnl_step_usd, const float* equity_usd, const int* position_lots,
+    const int* trade_open_step, float* isv, float fee_usd, int T, int B) {
     __shared__ float table[MARKET_COLUMNS * SIGNAL_PAD];
     __shared__ float totals[MARKET_COLUMNS];
     __shared__ float extreme[1];
@@ -125,9 +124,9 @@ extern "C" __global__ void rl_market_statistics(const int* position_after, const
 
 #define DONE_COLUMNS 8
 
-// ema_update_on_done: EMAs over closed trades, from the means of this iteration's closes: steps open (417), |PnL| (423),
-// largest |lots| (613), share of wins (565), mean win (566), mean loss (567, <= 0). Sparse: no close, no update; no win, no
-// update of 566; no loss, no update of 567. A trade of exactly zero PnL is neither.
+// ema_update_on_done: EMAs over closed trades, from the means of this iteration's closes: steps open (417), |PnL|
+// (423), largest |lots| (613), share of wins (565), mean win (566), mean loss (567, <= 0). Sparse: no close, no
+// update; no win, no update of 566; no loss, no update of 567. A trade of exactly zero PnL is neither.
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void ema_update_on_done(const unsigned char* closed, const float* closed_trade_pnl_usd,

@@ -1,37 +1,15 @@
 // The account of a row after a fill: cash, fees, realised PnL, flags, trade statistics.
-#include "env/book.cuh"
-#include "include/math.cuh"
-
-#define STEPS_SATURATED 1000000000  // counters of steps stop here
-
-static __device__ inline int lots_abs(int lots) { return lots < 0 ? -lots : lots; }
-
-// One fill, split into the part that closes and the part that opens. A flip is a close, then an open.
-struct FillSplit {
-    int side, closing, opening;                     // +1 / -1; lots
-    long long closing_price_lots, opening_price_lots;  // ticks x lots
-};
-
-static __device__ inline FillSplit split_fill(int position, int fill, long long price_lots, long long close_price_lots) {
-    FillSplit split;
-    split.side = fill > 0 ? 1 : -1;
-    int lots = lots_abs(fill), held = lots_abs(position);
-    split.closing = position * split.side < 0 ? (lots < held ? lots : held) : 0;
-    split.opening = lots - split.closing;
-    split.closing_price_lots = close_price_lots;
-    split.opening_price_lots = price_lots - close_price_lots;
-    return split;
-}
+#include "env/account.cuh"
 
 // extract_realized_pnl_delta: applies the fill of slice t to the account.
-// Integer books: cash_ticks = - sum of price x signed lots, fee_sides = lots filled. entry_basis = signed lots x average
-// entry price (double: the average-price method needs fractions). Then
+// Integer books: cash_ticks = - sum of price x signed lots, fee_sides = lots filled. entry_basis = signed lots x
+// average entry price (double: the average-price method needs fractions). Then
 //   realised_usd = (cash + basis) x tick value - fees,   equity_usd = (cash + position x mid) x tick value - fees,
 // both from the totals, so neither drifts. pnl_step_usd = change of equity from the mid at cursor + t to the mid at
-// cursor + t + 1, from integers: sum over steps = change of equity exactly. Fees are realised at the fill; a flip's fees
-// are split by lots. closed: zero reached or sign changed; terminal = closed in realised mode, else 0; truncated: last
-// step of the episode. Trade numbers (PnL with all fees and partial closes, steps, largest |lots|, best mid excursion from
-// the mid of the opening's book x largest |lots|) are written at a close, 0 otherwise.
+// cursor + t + 1, from integers: sum over steps = change of equity exactly. Fees are realised at the fill; a flip's
+// fees are split by lots. closed: zero reached or sign changed; terminal = closed in realised mode, else 0; truncated:
+// last step of the episode. Trade numbers (PnL with all fees and partial closes, steps, largest |lots|, best mid
+// excursion from the mid of the opening's book x largest |lots|) are written at a close, 0 otherwise.
 // One thread a row. Trade age: 0 at the end of the step that opened, so steps = step of the close - step of the open.
 // launch: threads B, block 64
 // updates: position_lots, entry_basis, cash_ticks, fee_sides, trade_pnl_usd, trade_open_step, trade_lots_max
@@ -47,66 +25,10 @@ extern "C" __global__ void extract_realized_pnl_delta(
     float fee_usd, int realised_reward, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    long long at = (long long)t * B + b, decision = (long long)cursor[b] + t;
-    bool last_step = decision + 1 >= episode_end[b];
-    int before = position_lots[b], fill = fill_lots[at], after = before + fill;
-    FillSplit split = split_fill(before, fill, fill_price_lots[at], fill_close_price_lots[at]);
-    bool closes = before != 0 && (after == 0 || (before > 0) != (after > 0));
-    bool opens = after != 0 && (before == 0 || closes);
-
-    // Totals.
-    double basis = entry_basis[b];
-    double released = split.closing > 0 ? basis * split.closing / lots_abs(before) : 0.0;
-    double gross = split.closing > 0 ? -(double)(split.side * split.closing_price_lots) - released : 0.0;
-    basis = after == 0 ? 0.0 : basis - released + (double)(split.side * split.opening_price_lots);
-    long long cash_change = fill != 0 ? -split.side * fill_price_lots[at] : 0;
-    long long cash = cash_ticks[b] + cash_change, sides = fee_sides[b] + lots_abs(fill);
-    long long mid_twice = book_mid_twice(bid_px, ask_px, decision);
-    long long next_twice = book_mid_twice(bid_px, ask_px, decision + 1);
-    long long change_twice = 2 * cash_change + after * next_twice - before * mid_twice;
-    double tick = (double)tick_value_usd, fee = (double)fee_usd;
-    position_lots[b] = after;
-    entry_basis[b] = basis;
-    cash_ticks[b] = cash;
-    fee_sides[b] = sides;
-    entry_vwap[b] = after != 0 ? (float)(basis / after) : 0.0f;
-    realised_usd[b] = (float)(((double)cash + basis) * tick - (double)sides * fee);
-    fees_usd[b] = (float)((double)sides * fee);
-    equity_usd[b] = (float)(0.5 * (double)(2 * cash + after * next_twice) * tick - (double)sides * fee);
-    position_after[at] = after;
-    realised_delta_usd[at] = (float)(gross * tick - (double)lots_abs(fill) * fee);
-    pnl_step_usd[at] = (float)(0.5 * (double)change_twice * tick - (double)lots_abs(fill) * fee);
-
-    // Flags.
-    closed[at] = closes;
-    terminal[at] = closes && realised_reward != 0;
-    truncated[at] = decision + 1 == episode_end[b];
-    int since = steps_since_close[b];
-    steps_since_close[b] = closes ? 0 : (since < STEPS_SATURATED ? since + 1 : since);
-
-    // The trade that was open.
-    float fill_mid = book_mid(bid_px, ask_px, fill_snapshot(decision, latency, last_step));
-    float next_mid = 0.5f * (float)next_twice;
-    float direction = before > 0 ? 1.0f : -1.0f;
-    float seen = closes ? fill_mid : next_mid;  // a close stops watching at its own book
-    float best = trade_best_mid[b];
-    if (before != 0 && direction * seen > direction * best) best = seen;
-    float trade_pnl = trade_pnl_usd[b] + (float)(gross * tick - (double)split.closing * fee);
-    int age = trade_open_step[b] + 1, lots_max = trade_lots_max[b];
-    closed_trade_pnl_usd[at] = closes ? trade_pnl : 0.0f;
-    closed_trade_steps[at] = closes ? age : 0;
-    closed_trade_lots[at] = closes ? lots_max : 0;
-    closed_excursion_usd[at] =
-        closes ? direction * (best - trade_entry_mid[b]) * (float)lots_max * tick_value_usd : 0.0f;
-
-    // The trade that is open now.
-    float opening_fees = (float)((double)split.opening * fee);
-    if (opens) {
-        trade_entry_mid[b] = fill_mid;
-        best = (float)after * next_mid > (float)after * fill_mid ? next_mid : fill_mid;
-    }
-    trade_pnl_usd[b] = after == 0 ? 0.0f : (opens ? -opening_fees : trade_pnl - opening_fees);
-    trade_open_step[b] = after == 0 || opens ? 0 : age;
-    trade_lots_max[b] = after == 0 ? 0 : (opens || lots_abs(after) > lots_max ? lots_abs(after) : lots_max);
-    trade_best_mid[b] = after == 0 ? 0.0f : best;
+    extract_realized_pnl_delta_row(
+        cursor, episode_end, bid_px, ask_px, fill_lots, fill_price_lots, fill_close_price_lots, position_lots,
+        entry_basis, cash_ticks, fee_sides, trade_pnl_usd, trade_open_step, trade_lots_max, trade_best_mid,
+        trade_entry_mid, steps_since_close, entry_vwap, realised_usd, fees_usd, equity_usd, position_after,
+        realised_delta_usd, pnl_step_usd, closed, terminal, truncated, closed_trade_pnl_usd, closed_trade_steps,
+        closed_trade_lots, closed_excursion_usd, latency, tick_value_usd, fee_usd, realised_reward, t, B, b);
 }

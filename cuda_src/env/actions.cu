@@ -1,28 +1,16 @@
 // First and last word on a step's action: an order under way, the minimum hold, and the market target.
 // One thread a row; a slice t of every [T, B] array is read and written at t*B + b.
-#include "env/reasons.cuh"
-#include "env/targets.cuh"
-#include "env/units.cuh"
+#include "env/actions.cuh"
 
 // rl_action_begin: the executed action starts as the drawn one; a row with an order under way holds.
 // Reads action_drawn [T,B], pending_steps [B]. Writes action, override_reason [T,B], slice t.
 // launch: threads B, block 64
-extern "C" __global__ void rl_action_begin(const signed char* action_drawn, const int* pending_steps, signed char* action,
-                                           unsigned char* override_reason, int t, int B) {
+extern "C" __global__ void rl_action_begin(
+    const signed char* action_drawn, const int* pending_steps, signed char* action, unsigned char* override_reason,
+    int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    long long at = (long long)t * B + b;
-    bool pending = pending_steps[b] > 0;
-    bool held_back = pending && action_drawn[at] != ACTION_HOLD;
-    action[at] = pending ? (signed char)ACTION_HOLD : action_drawn[at];
-    override_reason[at] = held_back ? REASON_PENDING : 0;
-}
-
-// An exit of the policy that would act on the position.
-static __device__ inline bool is_exit(int action, int position) {
-    if (position > 0) return action == ACTION_FLAT_FROM_LONG || action == ACTION_HALF_FLAT_LONG;
-    if (position < 0) return action == ACTION_FLAT_FROM_SHORT || action == ACTION_HALF_FLAT_SHORT;
-    return false;
+    action_begin_row(action_drawn, pending_steps, action, override_reason, t, B, b);
 }
 
 // rl_min_hold_check: a policy exit (3, 4, 9, 10 on its own side) earlier than MIN_HOLD_STEPS becomes Hold.
@@ -30,39 +18,29 @@ static __device__ inline bool is_exit(int action, int position) {
 // Comes before the stops, so safety is never blocked. A reversal is not an exit. Reads slot MIN_HOLD_STEPS.
 // launch: threads B, block 64
 // updates: action, override_reason
-extern "C" __global__ void rl_min_hold_check(const int* position_lots, const int* trade_open_step,
-                                             const int* steps_since_close, const float* isv, signed char* action,
-                                             unsigned char* override_reason, int since_close, int t, int B) {
+extern "C" __global__ void rl_min_hold_check(
+    const int* position_lots, const int* trade_open_step, const int* steps_since_close, const float* isv,
+    signed char* action, unsigned char* override_reason, int since_close, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    long long at = (long long)t * B + b;
-    int age = since_close ? steps_since_close[b] : trade_open_step[b];
-    if (!is_exit(action[at], position_lots[b]) || !((float)age < isv[ISV_MIN_HOLD_STEPS])) return;
-    action[at] = ACTION_HOLD;
-    override_reason[at] |= REASON_MIN_HOLD;
+    min_hold_check_row(
+        position_lots, trade_open_step, steps_since_close, isv, action, override_reason, since_close, t, B, b);
 }
 
 // actions_to_market_targets: target position of the executed action, in lots within +-lot_limit.
 // Sizes are anti-martingale (outcome_ema of the row). An add with PYRAMID_MAX_UNITS units is no change. HalfFlat closes
 // half the position rounded up; made by the trail stop it closes the marked lots; a policy's own HalfFlat never closes
 // less than the marked lots. A row with an order under way keeps its position as target.
-// Reads slots SIZE_SMALL, SIZE_LARGE, ANTI_MARTINGALE_GAIN, PYRAMID_MAX_UNITS. Writes market_target, overridden, slice t.
+// Reads slots SIZE_SMALL, SIZE_LARGE, ANTI_MARTINGALE_GAIN, PYRAMID_MAX_UNITS. Writes market_target, overridden, slice
+// t.
 // launch: threads B, block 64
-extern "C" __global__ void actions_to_market_targets(const signed char* action, const signed char* action_drawn,
-                                                     const unsigned char* override_reason, const int* position_lots,
-                                                     const int* unit_lots, const unsigned char* unit_marked,
-                                                     const float* outcome_ema, const float* isv, int* market_target,
-                                                     unsigned char* overridden, int lot_limit, int t, int B) {
+extern "C" __global__ void actions_to_market_targets(
+    const signed char* action, const signed char* action_drawn, const unsigned char* override_reason,
+    const int* position_lots, const int* unit_lots, const unsigned char* unit_marked, const float* outcome_ema,
+    const float* isv, int* market_target, unsigned char* overridden, int lot_limit, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
-    int position = position_lots[b], executed = action[at];
-    int marked = units_marked_lots(unit_lots + unit, unit_marked + unit);
-    int half = half_of(position);
-    if (override_reason[at] & REASON_TRAIL_STOP) half = marked;
-    if (marked > half) half = marked;
-    bool may_add = (float)units_active(unit_lots + unit) < isv[ISV_PYRAMID_MAX_UNITS];
-    int size = action_size(executed, isv, outcome_ema[b]);
-    market_target[at] = action_target(executed, position, size, lot_limit, may_add, half);
-    overridden[at] = executed != action_drawn[at];
+    actions_to_market_targets_row(
+        action, action_drawn, override_reason, position_lots, unit_lots, unit_marked, outcome_ema, isv, market_target,
+        overridden, lot_limit, t, B, b);
 }

@@ -19,16 +19,16 @@ static __device__ inline float shaping_usd(const float* isv, bool opened, bool c
 }
 
 // rl_fused_reward_pipeline: reward_usd -> x REWARD_SCALE -> clamp to [-REWARD_CLAMP_LOSS, +REWARD_CLAMP_WIN].
-// realised_reward 0 (mark to market): change of equity over the step = position x mid change - cost of the fill; its sum is
-// the PnL of fills and marks. realised_reward 1: PnL of the trade, all partial closes and fees, at its close, else 0.
-// Both add the shaping. A NaN passes through. One thread a moment (t, b). Writes reward_usd, reward_scaled, reward [T,B].
+// realised_reward 0 (mark to market): change of equity over the step = position x mid change - cost of the fill; its
+// sum is the PnL of fills and marks. realised_reward 1: PnL of the trade, all partial closes and fees, at its close,
+// else 0. Both add the shaping. A NaN passes through. One thread a moment (t, b). Writes reward_usd, reward_scaled,
+// reward [T,B].
 // launch: threads T*B, block 64
-extern "C" __global__ void rl_fused_reward_pipeline(const float* pnl_step_usd, const unsigned char* closed,
-                                                    const float* closed_trade_pnl_usd, const int* closed_trade_steps,
-                                                    const int* position_before, const int* position_after,
-                                                    const float* unrealised_usd, const int* held_steps, const float* isv,
-                                                    float* reward_usd, float* reward_scaled, float* reward,
-                                                    int realised_reward, int T, int B) {
+extern "C" __global__ void rl_fused_reward_pipeline(
+    const float* pnl_step_usd, const unsigned char* closed, const float* closed_trade_pnl_usd,
+    const int* closed_trade_steps, const int* position_before, const int* position_after, const float* unrealised_usd,
+    const int* held_steps, const float* isv, float* reward_usd, float* reward_scaled, float* reward,
+    int realised_reward, int T, int B) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (long long)T * B) return;
     int before = position_before[at], after = position_after[at];
@@ -42,14 +42,15 @@ extern "C" __global__ void rl_fused_reward_pipeline(const float* pnl_step_usd, c
     reward[at] = clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
 }
 
-// rl_reward_statistics: largest |scaled|, positive and |negative| reward before the clamp, this iteration (451, 478, 482);
-// sparse EMAs of the latter two (479, 483: no reward of that sign, no update); EMA of the share of rewards the clamp
-// changed (450), among all moments in mark-to-market mode, among closes in realised mode (no close, no update).
+// rl_reward_statistics: largest |scaled|, positive and |negative| reward before the clamp, this iteration (451, 478,
+// 482); sparse EMAs of the latter two (479, 483: no reward of that sign, no update); EMA of the share of rewards the
+// clamp changed (450), among all moments in mark-to-market mode, among closes in realised mode (no close, no update).
 // One block strides over [T, B]. A NaN reward shows in 451, 478 and 482 and leaves the EMAs alone.
 // launch: blocks 1, block 128
 // updates: isv
-extern "C" __global__ void rl_reward_statistics(const float* reward_scaled, const float* reward, const unsigned char* closed,
-                                                float* isv, int realised_reward, int T, int B) {
+extern "C" __global__ void rl_reward_statistics(
+    const float* reward_scaled, const float* reward, const unsigned char* closed, float* isv, int realised_reward,
+    int T, int B) {
     __shared__ float table[2 * SIGNAL_PAD];
     __shared__ float extremes[2];
     __shared__ float totals[2];

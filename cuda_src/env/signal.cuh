@@ -12,9 +12,9 @@ static __device__ inline float ema_first(float state, float observation, float a
     return state == 0.0f ? observation : ema(state, observation, alpha);
 }
 
-// Every thread brings values[0..columns); column by column, one thread adds them up in order of the threads. All threads
-// call; totals (shared, `columns` floats) is complete for all after it. table: shared, columns x SIGNAL_PAD floats.
-// Two barriers in all: much cheaper than a shuffle reduction a column, where threads are fibers.
+// Every thread brings values[0..columns); column by column, one thread adds them up in order of the threads. All
+// threads call; totals (shared, `columns` floats) is complete for all after it. table: shared, columns x SIGNAL_PAD
+// floats. Two barriers in all: much cheaper than a shuffle reduction a column, where threads are fibers.
 static __device__ inline void block_columns_sum(const float* values, int columns, float* table, float* totals) {
     for (int c = 0; c < columns; ++c) table[c * SIGNAL_PAD + threadIdx.x] = values[c];
     __syncthreads();

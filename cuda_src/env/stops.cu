@@ -1,138 +1,64 @@
 // Trails and stops: mutate, trail stop, drawdown stop, heat cap. Each later override wins; none acts while an order is
 // under way. One thread a row; the mid is that of the decision's snapshot, cursor + t. A stop is an order into the
 // book like any other: it never fills at its trigger.
-#include "env/book.cuh"
-#include "env/reasons.cuh"
-#include "env/targets.cuh"
-#include "env/units.cuh"
-
-static __device__ inline void override_action(signed char* action, unsigned char* reason, int wanted, int bit) {
-    if (*action == wanted) return;
-    *action = (signed char)wanted;
-    *reason |= (unsigned char)bit;
-}
+#include "env/stops.cuh"
 
 // rl_trail_mutate: TrailTighten multiplies the trails of all active units by TRAIL_ADJUST_RATE, not below TRAIL_MIN;
 // TrailLoosen divides, not above TRAIL_MAX. Reads slots TRAIL_MIN, TRAIL_MAX, TRAIL_ADJUST_RATE.
 // launch: threads B, block 64
 // updates: unit_trail
-extern "C" __global__ void rl_trail_mutate(const signed char* action, const int* unit_lots, const float* isv,
-                                           float* unit_trail, int t, int B) {
+extern "C" __global__ void rl_trail_mutate(
+    const signed char* action, const int* unit_lots, const float* isv, float* unit_trail, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    int a = action[(long long)t * B + b];
-    if (a != ACTION_TRAIL_TIGHTEN && a != ACTION_TRAIL_LOOSEN) return;
-    float rate = isv[ISV_TRAIL_ADJUST_RATE], low = isv[ISV_TRAIL_MIN], high = isv[ISV_TRAIL_MAX];
-    for (int u = b * MAX_UNITS; u < (b + 1) * MAX_UNITS; ++u) {
-        if (unit_lots[u] <= 0) continue;
-        float trail = a == ACTION_TRAIL_TIGHTEN ? unit_trail[u] * rate : unit_trail[u] / rate;
-        unit_trail[u] = clampf(trail, low, high);
-    }
+    trail_mutate_row(action, unit_lots, isv, unit_trail, t, B, b);
 }
 
-// Marks the units whose stop the mid is beyond; returns their number. Stop of a long: max(entry, best mid) - trail,
-// without the ratchet entry - trail; a short mirrors it. On the stop itself nothing is marked.
-static __device__ inline int mark_units(const float* entry, const float* best, const float* trail, const int* lots,
-                                        unsigned char* marked, int direction, float mid, bool ratchet) {
-    int count = 0;
-    for (int u = 0; u < MAX_UNITS; ++u) {
-        float from = (float)direction * entry[u], highest = (float)direction * best[u];
-        float anchor = ratchet && highest > from ? highest : from;
-        bool beyond = lots[u] > 0 && (float)direction * mid < anchor - trail[u];
-        marked[u] = beyond;
-        count += beyond;
-    }
-    return count;
-}
-
-// rl_trail_stop_check: marks breached units; all marked -> full flat, some -> HalfFlat with the marked lots as its size.
-// A partial breach leaves a policy action that closes at least as much (full flat, HalfFlat, reversal) as it is: a stop
-// never weakens an exit. Marks last until the order they made is filled.
+// rl_trail_stop_check: marks breached units; all marked -> full flat, some -> HalfFlat with the marked lots as its
+// size. A partial breach leaves a policy action that closes at least as much (full flat, HalfFlat, reversal) as it is:
+// a stop never weakens an exit. Marks last until the order they made is filled.
 // launch: threads B, block 64
 // updates: unit_marked, action, override_reason
-extern "C" __global__ void rl_trail_stop_check(const int* cursor, const float* bid_px, const float* ask_px,
-                                               const int* position_lots, const int* pending_steps,
-                                               const float* unit_entry, const float* unit_best_mid,
-                                               const float* unit_trail, const int* unit_lots,
-                                               unsigned char* unit_marked, signed char* action,
-                                               unsigned char* override_reason, int ratchet, int t, int B) {
+extern "C" __global__ void rl_trail_stop_check(
+    const int* cursor, const float* bid_px, const float* ask_px, const int* position_lots, const int* pending_steps,
+    const float* unit_entry, const float* unit_best_mid, const float* unit_trail, const int* unit_lots,
+    unsigned char* unit_marked, signed char* action, unsigned char* override_reason, int ratchet, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
-    if (b >= B || pending_steps[b] > 0) return;
-    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
-    int position = position_lots[b], direction = position > 0 ? 1 : -1;
-    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t);
-    int marked = mark_units(unit_entry + unit, unit_best_mid + unit, unit_trail + unit, unit_lots + unit,
-                            unit_marked + unit, direction, mid, ratchet != 0);
-    if (marked == 0) return;
-    if (marked == units_active(unit_lots + unit)) {
-        override_action(action + at, override_reason + at, full_flat(position), REASON_TRAIL_STOP);
-        return;
-    }
-    int a = action[at];
-    bool closes_as_much = a == full_flat(position) || a == half_flat(position) || action_side(a) * direction < 0;
-    if (!closes_as_much) override_action(action + at, override_reason + at, half_flat(position), REASON_TRAIL_STOP);
+    if (b >= B) return;
+    trail_stop_check_row(
+        cursor, bid_px, ask_px, position_lots, pending_steps, unit_entry, unit_best_mid, unit_trail, unit_lots,
+        unit_marked, action, override_reason, ratchet, t, B, b);
 }
 
 // rl_drawdown_stop: unrealised R (lot-weighted over units) below -HARD_STOP_R -> full flat.
-// Also records what the reward's shaping needs, before the fill: unrealised_usd [T,B] (0 when flat) and held_steps [T,B]
-// (age of the open trade, 0 when flat). Reads slot HARD_STOP_R.
+// Also records what the reward's shaping needs, before the fill: unrealised_usd [T,B] (0 when flat) and held_steps
+// [T,B] (age of the open trade, 0 when flat). Reads slot HARD_STOP_R.
 // launch: threads B, block 64
 // updates: action, override_reason
-extern "C" __global__ void rl_drawdown_stop(const int* cursor, const float* bid_px, const float* ask_px,
-                                            const int* position_lots, const int* pending_steps,
-                                            const int* trade_open_step, const float* unit_entry,
-                                            const float* unit_initial_r, const int* unit_lots, const float* isv,
-                                            float* unrealised_usd, int* held_steps, signed char* action,
-                                            unsigned char* override_reason, float tick_value_usd, int t, int B) {
+extern "C" __global__ void rl_drawdown_stop(
+    const int* cursor, const float* bid_px, const float* ask_px, const int* position_lots, const int* pending_steps,
+    const int* trade_open_step, const float* unit_entry, const float* unit_initial_r, const int* unit_lots,
+    const float* isv, float* unrealised_usd, int* held_steps, signed char* action, unsigned char* override_reason,
+    float tick_value_usd, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
-    int position = position_lots[b], direction = position > 0 ? 1 : -1;
-    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t);
-    float unrealised = units_unrealised(unit_entry + unit, unit_lots + unit, direction, mid);
-    unrealised_usd[at] = position != 0 ? unrealised * tick_value_usd : 0.0f;
-    held_steps[at] = position != 0 ? trade_open_step[b] : 0;
-    if (position == 0 || pending_steps[b] > 0) return;
-    float r = units_unrealised_r(unrealised, units_weighted(unit_initial_r + unit, unit_lots + unit));
-    if (r < -isv[ISV_HARD_STOP_R]) {
-        override_action(action + at, override_reason + at, full_flat(position), REASON_DRAWDOWN_STOP);
-    }
-}
-
-// Lots that an action would open, and the side's lots it keeps: keeps = false for a reversal.
-static __device__ inline int lots_opened(int position, int target, bool* keeps) {
-    *keeps = position * target > 0 || target == 0;
-    int opened = *keeps ? (target - position) * (position > 0 ? 1 : -1) : (target < 0 ? -target : target);
-    return opened > 0 ? opened : 0;
+    drawdown_stop_row(
+        cursor, bid_px, ask_px, position_lots, pending_steps, trade_open_step, unit_entry, unit_initial_r, unit_lots,
+        isv, unrealised_usd, held_steps, action, override_reason, tick_value_usd, t, B, b);
 }
 
 // rl_heat_cap: heat = sum of lots x trail x tick value. Above HEAT_CAP_USD -> full flat, over any partial close. An
-// opening action (0, 1, 5, 6) whose new unit, at the trail it would get now, takes the heat above the cap -> Hold; after
-// a reversal only the new unit counts. Reads slots HEAT_CAP_USD, PYRAMID_MAX_UNITS, sizes, trail slots.
+// opening action (0, 1, 5, 6) whose new unit, at the trail it would get now, takes the heat above the cap -> Hold;
+// after a reversal only the new unit counts. Reads slots HEAT_CAP_USD, PYRAMID_MAX_UNITS, sizes, trail slots.
 // launch: threads B, block 64
 // updates: action, override_reason
-extern "C" __global__ void rl_heat_cap(const int* cursor, const float* regime, const int* position_lots,
-                                       const int* pending_steps, const float* unit_trail, const int* unit_lots,
-                                       const float* outcome_ema, const float* isv, signed char* action,
-                                       unsigned char* override_reason, float tick_value_usd, int lot_limit, int t, int B) {
+extern "C" __global__ void rl_heat_cap(
+    const int* cursor, const float* regime, const int* position_lots, const int* pending_steps, const float* unit_trail,
+    const int* unit_lots, const float* outcome_ema, const float* isv, signed char* action,
+    unsigned char* override_reason, float tick_value_usd, int lot_limit, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
-    if (b >= B || pending_steps[b] > 0) return;
-    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
-    int position = position_lots[b], a = action[at];
-    float cap = isv[ISV_HEAT_CAP_USD];
-    float heat = units_weighted(unit_trail + unit, unit_lots + unit) * tick_value_usd;
-    if (position != 0 && heat > cap) {
-        override_action(action + at, override_reason + at, full_flat(position), REASON_HEAT_CAP);
-        return;
-    }
-    if (action_side(a) == 0) return;
-    bool may_add = (float)units_active(unit_lots + unit) < isv[ISV_PYRAMID_MAX_UNITS];
-    int target = action_target(a, position, action_size(a, isv, outcome_ema[b]), lot_limit, may_add, 0);
-    bool keeps;
-    int opened = lots_opened(position, target, &keeps);
-    float volatility = regime[((long long)cursor[b] + t) * N_REGIME + REGIME_VOLATILITY_10S];
-    float added = (float)opened * initial_trail(isv, volatility, tick_value_usd) * tick_value_usd;
-    if (opened > 0 && (keeps ? heat : 0.0f) + added > cap) {
-        override_action(action + at, override_reason + at, ACTION_HOLD, REASON_HEAT_CAP);
-    }
+    if (b >= B) return;
+    heat_cap_row(
+        cursor, regime, position_lots, pending_steps, unit_trail, unit_lots, outcome_ema, isv, action, override_reason,
+        tick_value_usd, lot_limit, t, B, b);
 }

@@ -38,7 +38,8 @@ static __device__ inline int half_flat(int position) {
 
 // Target position after an action. size: lots of an opening action; may_add: a free unit is left; half_lots: what a
 // HalfFlat closes. The result is within +-lot_limit; an action of the other side, or without effect, returns position.
-static __device__ inline int action_target(int action, int position, int size, int lot_limit, bool may_add, int half_lots) {
+static __device__ inline int action_target(int action, int position, int size, int lot_limit, bool may_add,
+                                           int half_lots) {
     int side = action_side(action);
     if (side != 0) {
         bool adds = position * side > 0;

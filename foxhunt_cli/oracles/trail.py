@@ -109,6 +109,17 @@ def trail_stop_wins_but_never_weakens_an_exit(trial: Trial) -> None:
 
 
 @oracle("trail")
+def trail_half_flat_of_the_policy_closes_at_least_the_marked_lots(trial: Trial) -> None:
+    """Long 4 as units of 1 and 3 lots; half is 2. The unit of 3 is breached: 3 close; the other: it and one more."""
+    for trails, lots in (([9.0, 2.0, 0.0, 0.0], [1, 0, 0, 0]), ([2.0, 9.0, 0.0, 0.0], [2, 0, 0, 0])):
+        rig = Rig(trial.device, ladder([96.5] * 3), [0], 1, isv=_BOUNDS)
+        rig.hold_position(4, [(100.0, 1), (100.0, 3)], unit_trail=trails)
+        got = rig.play([HALF_LONG])
+        trial.equal("lots left", [lots], got["unit_lots"])
+        trial.equal("the stop changed nothing", 0, got["override_reason"])
+
+
+@oracle("trail")
 def trail_marks_wait_for_a_delayed_order(trial: Trial) -> None:
     rig = Rig(trial.device, ladder([97, 97, 120, 120, 120]), [0], 3, scalars={"latency": 3})
     rig.hold_position(3, [(100.0, 1)] * 3, unit_trail=[5.0, 2.0, 5.0, 0.0])
