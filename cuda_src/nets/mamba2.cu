@@ -4,13 +4,17 @@
 //   pre  = causal depthwise convolution of (x, B, C), width 4, with bias;   (x, B, C) = SiLU(pre)
 //   dt   = softplus(dt_raw + dt_bias),   decay = exp(-exp(a_log) dt)                       per head
 //   S_w  = decay_w S_{w-1} + dt_w x_w B_w^T,   S_{-1} = 0                                  16 x 16 a head
-//   s_w  = S_w C_w,   u = (s + skip x) SiLU(z),   norm = u / sqrt(mean u^2 + eps) norm_w
+//   y_w  = S_w C_w + skip x_w = s_w + through_w x_w:   s_w = decay_w S_{w-1} C_w is what the past contributes,
+//          through = skip + dt (B C) what x contributes in its own snapshot
+//   u    = y SiLU(z),   norm = u / sqrt(mean u^2 + eps) norm_w
 // Layout: token = w B + b, time slowest. Backward kernels are launched with W = the snapshots that carry gradient
 // (the bootstrap snapshot at the end carries none); all arrays keep their layout because time is slowest.
 // No state is kept for the backward: one scan forward in time rebuilds S for dC, scans backward in time carry
-//   G_w = dL/dS_w = ds_w C_w^T + decay_{w+1} G_{w+1}.
+//   G_w = dL/dS_w = dy_w C_w^T + decay_{w+1} G_{w+1};   r_w = decay_{w+1} G_{w+1} B_w is what the future wants of dt x.
 // The gradient of the decay needs neither: with l = log decay, dL/dl_w = decay_w <G_w, S_{w-1}> obeys
-//   dL/dl_w = dL/dl_{w+1} + <ds_w, s_w> - dt_w <x_w, G_w B_w>      (from <G_w, S_w>, both ways round).
+//   dL/dl_w = dL/dl_{w+1} + <dy_w, s_w> - dt_w <x_w, r_w>
+// (<G_w, S_w> expanded at w and at w+1; the snapshot's own term dt <dy, x> (B C) is on both sides and is left out,
+// which keeps the difference free of cancellation where the decay is small).
 // Thread mappings keep one thread on one chain of states, so that nothing is shared and no barrier is needed.
 // Edge cases: NaN and infinity pass through. A decay that underflows to 0 forgets the past; its gradient is 0.
 #include "nets/mamba2.cuh"
@@ -52,7 +56,7 @@ extern "C" __global__ void mamba2_dt_forward(const float* __restrict__ proj, con
     decay[i] = expf(-expf(a_log[head]) * step);
 }
 
-// mamba2_scan_forward: the state space recurrence, s_w = S_w C_w.
+// mamba2_scan_forward: the state space recurrence; s_w = decay_w S_{w-1} C_w.
 // launch: threads B*16, block 32
 // One thread eight channels of a row: their 16 x 8 states in registers, all snapshots in order. xbc [W, B, 160];
 // dt, decay [W, B, 8]; s [W, B, 128].
@@ -66,8 +70,8 @@ extern "C" __global__ void mamba2_scan_forward(const float* __restrict__ xbc, co
     for (int w = 0; w < W; ++w) {
         const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
         const float* row = xbc + token * MAMBA_XBC;
-        scan_step(&state, decay[at], dt[at], row + MAMBA_B_COLUMN, row + c, row + MAMBA_C_COLUMN, 1.0f,
-                  s + token * MAMBA_INNER + c);
+        scan_step<true>(&state, decay[at], dt[at], row + MAMBA_B_COLUMN, row + c, row + MAMBA_C_COLUMN, 1.0f,
+                        s + token * MAMBA_INNER + c);
     }
 }
 
@@ -76,9 +80,9 @@ extern "C" __global__ void mamba2_scan_forward(const float* __restrict__ xbc, co
 // One thread a token; the mean square is summed in eight partial sums. s [W, B, 128]; xbc [W, B, 160];
 // proj [W, B, 296] (z); skip [8]; norm_w [128]; norm [W, B, 128]; rstd [W, B] = 1 / sqrt(mean u^2 + eps).
 extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, const float* __restrict__ xbc,
-                                               const float* __restrict__ proj, const float* __restrict__ skip,
-                                               const float* __restrict__ norm_w, float* __restrict__ norm,
-                                               float* __restrict__ rstd, int W, int B) {
+                                               const float* __restrict__ proj, const float* __restrict__ dt,
+                                               const float* __restrict__ skip, const float* __restrict__ norm_w, 
+                                               float* __restrict__ norm, float* __restrict__ rstd, int W, int B) {
     const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (token >= (long long)W * B) return;
     const float* y = s + token * MAMBA_INNER;
@@ -88,7 +92,7 @@ extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, cons
     float lane[MAMBA_LANES];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = skip[head];
+        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
             out[c] = fmaf(through, x[c], y[c]) * lanes_silu(z[c]);
         }
@@ -104,12 +108,13 @@ extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, cons
 // mamba2_norm_backward: from the gradient of the normalised output to those of s and z.
 // launch: threads W*B, block 64
 // updates: norm, grad
-// One thread a token. grad [W, B, 128]: dL/dnorm, becomes dL/d(s + skip x). norm [W, B, 128] has had its last use and
+// One thread a token. grad [W, B, 128]: dL/dnorm, becomes dL/dy. norm [W, B, 128] has had its last use and
 // becomes the token's part of dL/dnorm_w. grad_proj [W, B, 296]: columns of z are written.
-//   v = u rstd;  du = rstd (norm_w dnorm - v mean(v norm_w dnorm));  d(s + skip x) = du SiLU(z);  dz = du (s + skip x) SiLU'(z)
+//   v = u rstd;  du = rstd (norm_w dnorm - v mean(v norm_w dnorm));  dy = du SiLU(z);  dz = du y SiLU'(z)
 extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, const float* __restrict__ xbc,
-                                                const float* __restrict__ proj, const float* __restrict__ skip,
-                                                const float* __restrict__ norm_w, const float* __restrict__ rstd,
+                                                const float* __restrict__ proj, const float* __restrict__ dt,
+                                                const float* __restrict__ skip, const float* __restrict__ norm_w,
+                                                const float* __restrict__ rstd,
                                                 float* __restrict__ norm, float* __restrict__ grad,
                                                 float* __restrict__ grad_proj, int W, int B) {
     const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -124,7 +129,7 @@ extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, con
     float lane[MAMBA_LANES];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = skip[head];
+        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
             const float gate = lanes_sigmoid(z[c]);
             dz[c] = gate;  // parked for the last loop
@@ -136,7 +141,7 @@ extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, con
     }
     const float mean = mamba_sum_lanes(lane) / MAMBA_INNER;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = skip[head];
+        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
             const float gate = dz[c], swish = z[c] * gate, full = fmaf(through, x[c], y[c]);
             const float du = r * fmaf(-full * swish * r, mean, norm_w[c] * d[c]);
@@ -149,9 +154,9 @@ extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, con
 // mamba2_scan_backward_bc: gradients of B and C, one part a head.
 // launch: threads B*16, block 32
 // One thread eight state columns of a head of a row: the head's 16 channels x 8 states, once forward in time (S, for
-// dC), once backward (G, for dB). grad_s [W, B, 128]; grad_bc [W, B, 2, 8, 16]: dB then dC, by head and state column.
+// dC), once backward (G, for dB). grad_y [W, B, 128]; grad_bc [W, B, 2, 8, 16]: dB then dC, by head and state column.
 extern "C" __global__ void mamba2_scan_backward_bc(const float* __restrict__ xbc, const float* __restrict__ dt,
-                                                   const float* __restrict__ decay, const float* __restrict__ grad_s,
+                                                   const float* __restrict__ decay, const float* __restrict__ grad_y,
                                                    float* __restrict__ grad_bc, int W, int B) {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= B * MAMBA_GROUPS) return;
@@ -162,25 +167,25 @@ extern "C" __global__ void mamba2_scan_backward_bc(const float* __restrict__ xbc
     for (int w = 0; w < W; ++w) {
         const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
         const float* row = xbc + token * MAMBA_XBC;
-        scan_step(&state, decay[at], dt[at], row + first, row + MAMBA_B_COLUMN + n, grad_s + token * MAMBA_INNER + first,
-                  1.0f, grad_bc + (token * 2 + 1) * MAMBA_INNER + c);
+        scan_step<false>(&state, decay[at], dt[at], row + first, row + MAMBA_B_COLUMN + n,
+                         grad_y + token * MAMBA_INNER + first, 1.0f, grad_bc + (token * 2 + 1) * MAMBA_INNER + c);
     }
     scan_clear(&state);
     float later = 0.0f;  // decay of the following snapshot
     for (int w = W - 1; w >= 0; --w) {
         const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
         const float* row = xbc + token * MAMBA_XBC;
-        scan_step(&state, later, 1.0f, grad_s + token * MAMBA_INNER + first, row + MAMBA_C_COLUMN + n, row + first, dt[at],
-                  grad_bc + token * 2 * MAMBA_INNER + c);
+        scan_step<false>(&state, later, 1.0f, grad_y + token * MAMBA_INNER + first, row + MAMBA_C_COLUMN + n,
+                         row + first, dt[at], grad_bc + token * 2 * MAMBA_INNER + c);
         later = decay[at];
     }
 }
 
-// mamba2_scan_backward_x: G_w B_w, the gradient of dt x.
+// mamba2_scan_backward_x: r_w = decay_{w+1} G_{w+1} B_w, the gradient of dt x through later snapshots.
 // launch: threads B*16, block 32
-// One thread eight channels of a row, backward in time. grad_s, grad_x [W, B, 128].
+// One thread eight channels of a row, backward in time. grad_y, grad_x [W, B, 128].
 extern "C" __global__ void mamba2_scan_backward_x(const float* __restrict__ xbc, const float* __restrict__ decay,
-                                                  const float* __restrict__ grad_s, float* __restrict__ grad_x, int W,
+                                                  const float* __restrict__ grad_y, float* __restrict__ grad_x, int W,
                                                   int B) {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= B * MAMBA_GROUPS) return;
@@ -191,8 +196,8 @@ extern "C" __global__ void mamba2_scan_backward_x(const float* __restrict__ xbc,
     for (int w = W - 1; w >= 0; --w) {
         const long long token = (long long)w * B + b;
         const float* row = xbc + token * MAMBA_XBC;
-        scan_step(&state, later, 1.0f, row + MAMBA_C_COLUMN, grad_s + token * MAMBA_INNER + c, row + MAMBA_B_COLUMN, 1.0f,
-                  grad_x + token * MAMBA_INNER + c);
+        scan_step<true>(&state, later, 1.0f, row + MAMBA_C_COLUMN, grad_y + token * MAMBA_INNER + c,
+                        row + MAMBA_B_COLUMN, 1.0f, grad_x + token * MAMBA_INNER + c);
         later = decay[token * MAMBA_HEADS + head];
     }
 }
@@ -204,7 +209,7 @@ extern "C" __global__ void mamba2_scan_backward_x(const float* __restrict__ xbc,
 // dL/da_log, then of dL/dskip. sigmoid(dt_raw + dt_bias) = 1 - exp(-dt).
 extern "C" __global__ void mamba2_scan_backward_dt(const float* __restrict__ xbc, const float* __restrict__ dt,
                                                    const float* __restrict__ s, const float* __restrict__ a_log,
-                                                   const float* __restrict__ grad_s, const float* __restrict__ grad_x,
+                                                   const float* __restrict__ grad_y, const float* __restrict__ grad_x,
                                                    float* __restrict__ grad_proj, float* __restrict__ grad_head, int W,
                                                    int B) {
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
@@ -214,28 +219,30 @@ extern "C" __global__ void mamba2_scan_backward_dt(const float* __restrict__ xbc
     float grad_log_decay = 0.0f, grad_a_log = 0.0f, grad_skip = 0.0f;
     for (int w = W - 1; w >= 0; --w) {
         const long long token = (long long)w * B + b;
-        const float* ds = grad_s + token * MAMBA_INNER + first;
-        const float* x = xbc + token * MAMBA_XBC + first;
+        const float* dy = grad_y + token * MAMBA_INNER + first;
+        const float* row = xbc + token * MAMBA_XBC;
+        const float* x = row + first;
         const float step = dt[token * MAMBA_HEADS + head];
-        const float direct = mamba_dot_head(x, grad_x + token * MAMBA_INNER + first);
-        grad_log_decay += mamba_dot_head(ds, s + token * MAMBA_INNER + first) - step * direct;
+        const float later = mamba_dot16(x, grad_x + token * MAMBA_INNER + first), own = mamba_dot16(dy, x);
+        grad_log_decay += mamba_dot16(dy, s + token * MAMBA_INNER + first) - step * later;
         grad_a_log = fmaf(grad_log_decay, -rate * step, grad_a_log);
-        grad_skip += mamba_dot_head(ds, x);
-        grad_proj[token * MAMBA_PROJ + MAMBA_DT_COLUMN + head] = fmaf(-rate, grad_log_decay, direct) * -expm1f(-step);
+        grad_skip += own;
+        const float grad_step = fmaf(-rate, grad_log_decay, later + mamba_through(row, own, 0.0f));
+        grad_proj[token * MAMBA_PROJ + MAMBA_DT_COLUMN + head] = grad_step * -expm1f(-step);
     }
     grad_head[(long long)b * 2 * MAMBA_HEADS + head] = grad_a_log;
     grad_head[(long long)b * 2 * MAMBA_HEADS + MAMBA_HEADS + head] = grad_skip;
 }
 
 // Gradients of SiLU's output in columns c .. c+7 of (x, B, C): x from its two uses, B and C summed over the heads.
-static __device__ inline void conv_output_gradient(const float* grad_x, const float* grad_s, const float* grad_bc,
+static __device__ inline void conv_output_gradient(const float* xbc, const float* grad_x, const float* grad_y, const float* grad_bc,
                                                    const float* dt, const float* skip, long long token, int c,
                                                    float* grad) {
     if (c < MAMBA_INNER) {
         const int head = c / MAMBA_HEAD_DIM;
-        const float step = dt[token * MAMBA_HEADS + head], through = skip[head];
+        const float step = dt[token * MAMBA_HEADS + head], through = mamba_through(xbc, step, skip[head]);
         const float* gx = grad_x + token * MAMBA_INNER + c;
-        const float* gs = grad_s + token * MAMBA_INNER + c;
+        const float* gs = grad_y + token * MAMBA_INNER + c;
         for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = fmaf(step, gx[l], through * gs[l]);
         return;
     }
@@ -274,8 +281,8 @@ static __device__ inline void conv_slope(const float (*taps)[MAMBA_LANES], const
 // registers. grad_proj [W, B, 296]: columns of x, B, C are written; grad_conv [B, 5, 160]: the row's part of the four
 // taps', then of the bias' gradient.
 extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, const float* __restrict__ conv_w,
-                                                const float* __restrict__ conv_b, const float* __restrict__ skip,
-                                                const float* __restrict__ dt, const float* __restrict__ grad_s,
+                                                const float* __restrict__ conv_b, const float* __restrict__ xbc,
+                                                const float* __restrict__ skip, const float* __restrict__ dt, const float* __restrict__ grad_y,
                                                 const float* __restrict__ grad_x, const float* __restrict__ grad_bc,
                                                 float* __restrict__ grad_proj, float* __restrict__ grad_conv, int W,
                                                 int B) {
@@ -298,7 +305,7 @@ extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, 
     }
     for (int w = W - 1; w >= 0; --w) {
         const long long token = (long long)w * B + b;
-        conv_output_gradient(grad_x, grad_s, grad_bc, dt, skip, token, c, grad);
+        conv_output_gradient(xbc + token * MAMBA_XBC, grad_x, grad_y, grad_bc, dt, skip, token, c, grad);
         conv_slope(taps, inputs, bias, grad);
         conv_shift(ahead);
         for (int l = 0; l < MAMBA_LANES; ++l) ahead[0][l] = grad[l];

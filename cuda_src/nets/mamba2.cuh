@@ -28,12 +28,17 @@ static __device__ inline float mamba_sum_lanes(float* lane) {
     return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-// sum_n a[n] b[n] over the 16 channels of a head, in eight partial sums.
-static __device__ inline float mamba_dot_head(const float* a, const float* b) {
+// sum_n a[n] b[n] over 16 elements, in eight partial sums.
+static __device__ inline float mamba_dot16(const float* a, const float* b) {
     float lane[MAMBA_LANES];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = a[l] * b[l];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = fmaf(a[l + MAMBA_LANES], b[l + MAMBA_LANES], lane[l]);
     return mamba_sum_lanes(lane);
+}
+
+// How much of x reaches s + skip x in its own snapshot: skip + dt (B C). xbc: the token's row.
+static __device__ inline float mamba_through(const float* xbc, float dt, float skip) {
+    return fmaf(dt, mamba_dot16(xbc + MAMBA_B_COLUMN, xbc + MAMBA_C_COLUMN), skip);
 }
 
 // A 16 x 8 tile of a head's states: 16 rows that are summed over, 8 columns that a thread owns.
@@ -47,8 +52,10 @@ static __device__ inline void scan_clear(ScanTile* tile) {
     }
 }
 
-// tile = decay tile + scale row column^T, then out = out_scale tile^T reader: one snapshot of a scan, rows in order.
-// Columns outside, rows inside: so the CPU device's compiler keeps the eight columns in one vector register.
+// One snapshot of a scan: past = decay tile, tile = past + row column^T; then out = out_scale tile^T reader, or past^T
+// reader where PAST_ONLY. Rows are summed in order. Columns outside, rows inside: so the CPU device's compiler keeps
+// the eight columns in one vector register.
+template <bool PAST_ONLY>
 static __device__ inline void scan_step(ScanTile* __restrict__ tile, float decay, float scale,
                                         const float* __restrict__ row, const float* __restrict__ column,
                                         const float* __restrict__ reader, float out_scale, float* __restrict__ out) {
@@ -56,9 +63,10 @@ static __device__ inline void scan_step(ScanTile* __restrict__ tile, float decay
         const float input = scale * column[l];
         float sum = 0.0f;
         for (int n = 0; n < 16; ++n) {
-            const float v = fmaf(decay, tile->v[n][l], input * row[n]);
-            tile->v[n][l] = v;
-            sum = fmaf(v, reader[n], sum);
+            const float past = decay * tile->v[n][l];
+            const float now = fmaf(input, row[n], past);
+            tile->v[n][l] = now;
+            sum = fmaf(PAST_ONLY ? past : now, reader[n], sum);
         }
         out[l] = out_scale * sum;
     }

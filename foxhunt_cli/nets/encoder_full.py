@@ -74,7 +74,7 @@ def _mamba_buffers(tag: str) -> tuple[Buffer, ...]:
         _buffer(f"{tag}_xbc", f"W, B, {XBC}", "x, B, C after convolution and SiLU"),
         _buffer(f"{tag}_dt", f"W, B, {HEADS}", "step size of a head", "snapshots"),
         _buffer(f"{tag}_decay", f"W, B, {HEADS}", "what a head's state keeps of the previous snapshot's, 0..1"),
-        _buffer(f"{tag}_s", f"W, B, {_HIDDEN}", "output of the scan, without the skip"),
+        _buffer(f"{tag}_s", f"W, B, {_HIDDEN}", "output of the scan: what earlier snapshots contribute"),
         _buffer(f"{tag}_norm", f"W, B, {_HIDDEN}", "gated and normalised; backward: parts of the norm weights' gradient"),
         _buffer(f"{tag}_rstd", "W, B", "reciprocal root mean square under the normalisation"),
         _buffer(f"{tag}_out", f"W, B, {_HIDDEN}", "output of the block (m2: with the residual)"),
@@ -99,8 +99,8 @@ BUFFERS = (
     _buffer("encoder_grad_vsn", f"W, B, {_INPUT}", "gradient of the selected inputs"),
     _buffer("encoder_grad_proj", f"W, B, {PROJ}", "gradient of an in-projection"),
     _buffer("encoder_grad_out", f"W, B, {_HIDDEN}", "gradient of a block's output"),
-    _buffer("encoder_grad_s", f"W, B, {_HIDDEN}", "gradient of the normalised output, then of the scan's output"),
-    _buffer("encoder_grad_x", f"W, B, {_HIDDEN}", "gradient of dt x in the scan"),
+    _buffer("encoder_grad_y", f"W, B, {_HIDDEN}", "gradient of the normalised output, then of y (before gate and norm)"),
+    _buffer("encoder_grad_x", f"W, B, {_HIDDEN}", "gradient of dt x in the scan, through later snapshots"),
     _buffer("encoder_grad_bc", f"W, B, 2*{_HIDDEN}", "gradients of B and C, one part a head"),
     _buffer("encoder_grad_head", f"B, {2 * HEADS}", "gradients of a_log and skip, one part a row"),
     _buffer("encoder_grad_conv", f"B, {TAPS + 1}*{XBC}", "gradients of taps and bias, one part a row"),
@@ -159,7 +159,7 @@ _TRAINED = _Pass(
 def _scratch_block(tag: str, width: str, source: str, out: str) -> _Block:
     grad, own = "encoder_grad_", "target_"
     return _Block(
-        tag, width, source, f"{grad}proj", f"{grad}bc", f"{own}dt", f"{own}decay", f"{grad}s", f"{grad}x", f"{own}rstd", out
+        tag, width, source, f"{grad}proj", f"{grad}bc", f"{own}dt", f"{own}decay", f"{grad}y", f"{grad}x", f"{own}rstd", out
     )
 
 
@@ -169,7 +169,7 @@ _FORWARD_ONLY = _Pass(
     "encoder_grad_x",
     (
         _scratch_block("m1", _INPUT, "encoder_grad_x", "encoder_grad_out"),
-        _scratch_block("m2", _HIDDEN, "encoder_grad_out", "encoder_grad_s"),
+        _scratch_block("m2", _HIDDEN, "encoder_grad_out", "encoder_grad_y"),
     ),
     "encoder_grad_x",
     "encoder_grad_out",
@@ -241,8 +241,8 @@ def _mamba_names(block: _Block, prefix: str = "") -> dict[str, str]:
         "a_log": f"{prefix}a_log_{tag}",
         "skip": f"{prefix}skip_{tag}",
         "norm_w": f"{prefix}w_{tag}_norm",
-        "grad": "encoder_grad_s",
-        **{name: f"encoder_{name}" for name in ("grad_s", "grad_x", "grad_bc", "grad_proj", "grad_head", "grad_conv")},
+        "grad": "encoder_grad_y",
+        **{name: f"encoder_{name}" for name in ("grad_y", "grad_x", "grad_bc", "grad_proj", "grad_head", "grad_conv")},
     }
 
 
@@ -258,7 +258,7 @@ def _mamba_forward(block: _Block, prefix: str) -> list[Step]:
         _mamba_stage("mamba2_conv_forward", "proj conv_w conv_b xbc", names),
         _mamba_stage("mamba2_dt_forward", "proj dt_bias a_log dt decay", names),
         _mamba_stage("mamba2_scan_forward", "xbc dt decay s", names),
-        _mamba_stage("mamba2_norm_forward", "s xbc proj skip norm_w norm rstd", names),
+        _mamba_stage("mamba2_norm_forward", "s xbc proj dt skip norm_w norm rstd", names),
         Matmul(
             f"{tag} out",
             _rows(block.norm, rows=_ALL),
@@ -277,19 +277,19 @@ def _mamba_backward(block: _Block) -> list[Step]:
     conv = {"rows": "B", "ld": f"{TAPS + 1}*{XBC}"}
     return [
         Matmul(f"{tag} grad w_out", norm, grad_out, grad_w_out, trans_a=True),
-        Matmul(f"{tag} grad norm", grad_out, w_out, _rows("encoder_grad_s"), trans_b=True),
+        Matmul(f"{tag} grad norm", grad_out, w_out, _rows("encoder_grad_y"), trans_b=True),
         _mamba_stage(
-            "mamba2_norm_backward", "s xbc proj skip norm_w rstd norm grad grad_proj", names, **_BACKWARD
+            "mamba2_norm_backward", "s xbc proj dt skip norm_w rstd norm grad grad_proj", names, **_BACKWARD
         ),
         _column_sums(f"{tag} grad w_norm", norm, f"grad_w_{tag}_norm"),
-        _mamba_stage("mamba2_scan_backward_bc", "xbc dt decay grad_s grad_bc", names, **_BACKWARD),
-        _mamba_stage("mamba2_scan_backward_x", "xbc decay grad_s grad_x", names, **_BACKWARD),
+        _mamba_stage("mamba2_scan_backward_bc", "xbc dt decay grad_y grad_bc", names, **_BACKWARD),
+        _mamba_stage("mamba2_scan_backward_x", "xbc decay grad_y grad_x", names, **_BACKWARD),
         _mamba_stage(
-            "mamba2_scan_backward_dt", "xbc dt s a_log grad_s grad_x grad_proj grad_head", names, **_BACKWARD
+            "mamba2_scan_backward_dt", "xbc dt s a_log grad_y grad_x grad_proj grad_head", names, **_BACKWARD
         ),
         _mamba_stage(
             "mamba2_conv_backward",
-            "proj conv_w conv_b skip dt grad_s grad_x grad_bc grad_proj grad_conv",
+            "proj conv_w conv_b xbc skip dt grad_y grad_x grad_bc grad_proj grad_conv",
             names,
             **_BACKWARD,
         ),
