@@ -1,0 +1,332 @@
+"""Oracles of the full encoder: each kernel against float64 formulas, causality, time gaps, gradients, initial values."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foxhunt_cli.device.cpu import CpuDevice
+from foxhunt_cli.nets import encoder_full
+from foxhunt_cli.nets.params import initial_values, lay_out
+from foxhunt_cli.oracles import encoder_rig as formulas
+from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.encoder_rig import D, HEAD_DIM, HEADS, PROJ, STATE, TAPS, XBC, EncoderRig, H
+
+# Tolerances, absolute, for values of order 1: float32 against float64.
+ELEMENT = 2e-6  # an element-wise formula: a few roundings, transcendentals to 3 ulp
+SUM = 2e-5  # sums and recurrences over 16 to 500 terms
+CENTRAL = 1e-5  # relative: central differences in double, step 1e-4
+WHOLE = 5e-5  # the whole encoder
+
+W, B = 9, 3  # enough for the convolution to leave its start and for the states to forget
+
+
+def _f32(rng: np.random.Generator, *size: int) -> np.ndarray:
+    return rng.standard_normal(size).astype(np.float32)
+
+
+def _block(seed: int) -> dict[str, np.ndarray]:
+    """Inputs of the kernels of one Mamba-2 block, and outputs of the right size."""
+    rng = np.random.default_rng(seed)
+    dt = rng.uniform(0.05, 1.5, (W, B, HEADS)).astype(np.float32)
+    return {
+        "proj": _f32(rng, W, B, PROJ),
+        "conv_w": 0.5 * _f32(rng, TAPS, XBC),
+        "conv_b": _f32(rng, XBC),
+        "dt_bias": _f32(rng, HEADS),
+        "a_log": _f32(rng, HEADS),
+        "xbc": _f32(rng, W, B, XBC),
+        "dt": dt,
+        "decay": np.exp(-rng.uniform(0.3, 3.0, HEADS) * dt).astype(np.float32),
+        "s": _f32(rng, W, B, H),
+        "skip": _f32(rng, HEADS),
+        "norm_w": _f32(rng, H),
+        "norm": np.zeros((W, B, H), np.float32),
+        "rstd": np.zeros((W, B), np.float32),
+        "grad": _f32(rng, W, B, H),
+        "grad_y": _f32(rng, W, B, H),
+        "grad_x": _f32(rng, W, B, H),
+        "grad_bc": _f32(rng, W, B, 2, HEADS, STATE),
+        "grad_proj": np.zeros((W, B, PROJ), np.float32),
+        "grad_head": np.zeros((B, 2, HEADS), np.float32),
+        "grad_conv": np.zeros((B, TAPS + 1, XBC), np.float32),
+    }
+
+
+def _doubles(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: values.astype(np.float64) for name, values in arrays.items()}
+
+
+def _adjoint_states(a: dict[str, np.ndarray]) -> np.ndarray:
+    """G = dL/dS of every state, from ds, C and the decays: the recurrence of states() backward in time."""
+    grad = np.zeros((W, B, HEADS, HEAD_DIM, STATE))
+    flow = np.zeros(grad.shape[1:])
+    for w in range(W - 1, -1, -1):
+        ds = a["grad_y"][w].reshape(B, HEADS, HEAD_DIM)
+        flow = flow + ds[..., None] * a["xbc"][w, :, None, None, H + STATE :]
+        grad[w] = flow
+        flow = a["decay"][w, ..., None, None] * flow
+    return grad
+
+
+@oracle("encoder")
+def vsn_forward_weighs_inputs(t: Trial) -> None:
+    rng = np.random.default_rng(1)
+    x, logits, bias = _f32(rng, W, B, D), 3.0 * _f32(rng, W, B, D), _f32(rng, D)
+    got = t.run("vsn_forward", {"x": x, "bias": bias, "gate": logits, "out": np.zeros_like(x)}, W=W, B=B)
+    power = np.exp(logits.astype(np.float64) + bias)
+    gate = power / power.sum(-1, keepdims=True)
+    t.close("gate", gate, got["gate"], ELEMENT)
+    t.close("out", D * gate * x, got["out"], 56 * ELEMENT)
+    flat = t.run("vsn_forward", {"x": x, "bias": 0 * bias, "gate": 0 * logits, "out": np.zeros_like(x)}, W=W, B=B)
+    t.close("a uniform gate passes x", x, flat["out"], ELEMENT)
+    x[0, 0, 5] = np.nan
+    logits[0, 0, 5] = np.nan
+    poisoned = t.run("vsn_forward", {"x": x, "bias": bias, "gate": logits, "out": np.zeros_like(x)}, W=W, B=B)["out"]
+    t.true("a NaN shows in its token", np.isnan(poisoned[0, 0]).all())
+    t.true("and in no other", np.isfinite(poisoned.reshape(W * B, D)[1:]).all())
+
+
+@oracle("encoder")
+def vsn_backward_is_the_softmax_jacobian(t: Trial) -> None:
+    rng = np.random.default_rng(2)
+    x, grad = _f32(rng, W, B, D), _f32(rng, W, B, D)
+    gate = rng.dirichlet(np.ones(D), (W, B)).astype(np.float32)
+    got = t.run("vsn_backward", {"x": x, "grad_out": grad, "gate": gate}, W=W, B=B)["gate"]
+    g, upstream = gate.astype(np.float64), D * x.astype(np.float64) * grad
+    jacobian = np.eye(D) * g[..., None] - g[..., :, None] * g[..., None, :]
+    t.close("dlogits", np.einsum("wbij,wbj->wbi", jacobian, upstream), got, SUM)
+
+
+@oracle("encoder")
+def mamba2_conv_forward_is_causal_and_right(t: Trial) -> None:
+    a = _block(3)
+    got = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
+    d = _doubles(a)
+    t.close("SiLU(conv)", formulas.silu(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"])), got, 5 * ELEMENT)
+    a["proj"][3] += 1.0
+    later = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
+    t.equal("snapshots before a change are untouched", got[:3], later[:3])
+    t.true("four snapshots see it", all(np.any(got[w] != later[w]) for w in range(3, 3 + TAPS)))
+    t.equal("the fifth does not", got[3 + TAPS :], later[3 + TAPS :])
+
+
+@oracle("encoder")
+def mamba2_dt_forward_gives_steps_and_decays(t: Trial) -> None:
+    a = _block(4)
+    a["proj"][0, 0, H + XBC :] = (-100, -30, -5, 0, 5, 30, 88, 100)
+    got = t.run("mamba2_dt_forward", a, W=W, B=B)
+    d = _doubles(a)
+    dt = np.logaddexp(0.0, d["proj"][..., H + XBC :] + d["dt_bias"])
+    t.close("dt / max(dt, 1)", dt / np.maximum(dt, 1), got["dt"] / np.maximum(dt, 1), ELEMENT)
+    t.close("decay", np.exp(-np.exp(d["a_log"]) * dt), got["decay"], SUM)
+
+
+@oracle("encoder")
+def mamba2_scan_forward_matches_recurrence(t: Trial) -> None:
+    a = _block(5)
+    d = _doubles(a)
+    own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
+    got = t.run("mamba2_scan_forward", a, W=W, B=B)["s"]
+    t.close("s + own share", formulas.scan(d["xbc"], d["dt"], d["decay"]), got + own, 2 * SUM)
+    a["decay"] = 0 * a["decay"]
+    t.equal("decay 0: nothing of the past", 0.0, t.run("mamba2_scan_forward", a, W=W, B=B)["s"])
+
+
+@oracle("encoder")
+def mamba2_scan_backward_matches_adjoint(t: Trial) -> None:
+    a = _block(6)
+    a["decay"] = np.exp(-np.exp(a["a_log"]) * a["dt"]).astype(np.float32)
+    d = _doubles(a)
+    state, grad = formulas.states(d["xbc"], d["dt"], d["decay"]), _adjoint_states(d)
+    x, ds = (v.reshape(W, B, HEADS, HEAD_DIM) for v in (d["xbc"][..., :H], d["grad_y"]))
+    b_map = d["xbc"][..., H : H + STATE]
+    bc = t.run("mamba2_scan_backward_bc", a, W=W, B=B)["grad_bc"]
+    grad_b = np.einsum("wbhpn,wbhp,wbh->wbhn", grad, x, d["dt"])
+    t.close("dB, a head", grad_b, bc[:, :, 0], 4 * SUM)
+    t.close("dC, a head", np.einsum("wbhpn,wbhp->wbhn", state, ds), bc[:, :, 1], 4 * SUM)
+    dt_x = np.einsum("wbhpn,wbn->wbhp", grad, b_map)
+    a["s"] = (formulas.scan(d["xbc"], d["dt"], d["decay"]) - formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]).astype(
+        np.float32
+    )
+    a["grad_x"] = t.run("mamba2_scan_backward_x", a, W=W, B=B)["grad_x"]
+    own_x = np.sum(b_map * d["xbc"][..., H + STATE :], -1, keepdims=True) * d["grad_y"]
+    t.close("d(dt x), own share added", dt_x.reshape(W, B, H), a["grad_x"] + own_x, 4 * SUM)
+    before = np.concatenate([0 * state[:1], state[:-1]])
+    log_decay = d["decay"] * np.sum(grad * before, (-1, -2))
+    rate = np.exp(d["a_log"])
+    dt_total = np.sum(dt_x * x, -1) - rate * log_decay
+    got = t.run("mamba2_scan_backward_dt", a, W=W, B=B)
+    t.close("d dt_raw", dt_total * -np.expm1(-d["dt"]), got["grad_proj"][..., H + XBC :], 10 * SUM)
+    t.close("d a_log", np.sum(-rate * d["dt"] * log_decay, 0), got["grad_head"][:, 0], 20 * SUM)
+    t.close("d skip", np.sum(ds * x, (0, -1)), got["grad_head"][:, 1], 4 * SUM)
+
+
+@oracle("encoder")
+def mamba2_norm_forward_and_backward(t: Trial) -> None:
+    a = _block(7)
+    d = _doubles(a)
+    forward = t.run("mamba2_norm_forward", a, W=W, B=B)
+    through = formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
+    full, z = d["s"] + through * d["xbc"][..., :H], d["proj"][..., :H]
+    norm = formulas.gated_norm(full, d["proj"], d["norm_w"])
+    t.close("norm", norm, forward["norm"], 10 * ELEMENT)
+    u = full * formulas.silu(z)
+    r = 1.0 / np.sqrt(np.mean(u * u, -1, keepdims=True) + formulas.NORM_EPS)
+    a["rstd"], a["norm"] = r[..., 0].astype(np.float32), norm.astype(np.float32)
+    got = t.run("mamba2_norm_backward", a, W=W, B=B)
+    weighted = d["norm_w"] * d["grad"]
+    du = r * weighted - u * r**3 * np.mean(u * weighted, -1, keepdims=True)
+    t.close("dy", du * formulas.silu(z), got["grad"], SUM)
+    t.close("dz", du * full * formulas.silu_slope(z), got["grad_proj"][..., :H], SUM)
+    t.close("d norm_w, a token", d["grad"] * u * r, got["norm"], SUM)
+
+
+@oracle("encoder")
+def mamba2_conv_backward_is_the_transpose(t: Trial) -> None:
+    a = _block(8)
+    d = _doubles(a)
+    step, through = d["dt"].repeat(HEAD_DIM, -1), formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
+    after = np.concatenate(
+        [step * d["grad_x"] + through * d["grad_y"], *(d["grad_bc"][:, :, k].sum(2) for k in (0, 1))], -1
+    )
+    grad = after * formulas.silu_slope(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"]))
+    inputs = np.concatenate([np.zeros((TAPS - 1, B, XBC)), d["proj"][..., H : H + XBC]])
+    padded = np.concatenate([grad, np.zeros((TAPS - 1, B, XBC))])
+    got = t.run("mamba2_conv_backward", a, W=W, B=B)
+    want = sum(d["conv_w"][k] * padded[TAPS - 1 - k : TAPS - 1 - k + W] for k in range(TAPS))
+    t.close("d proj", want, got["grad_proj"][..., H : H + XBC], 2 * SUM)
+    taps = np.stack([(grad * inputs[k : k + W]).sum(0) for k in range(TAPS)] + [grad.sum(0)], 1)
+    t.close("d taps and bias, a row", taps, got["grad_conv"], 4 * SUM)
+
+
+def _cell(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    T = 4
+    return {
+        "bias": _f32(rng, 4 * H),
+        "gap": rng.uniform(0.0, 2.0, (W, B)).astype(np.float32),
+        "gates": _f32(rng, W, B, 4 * H),
+        "states": _f32(rng, W + 1, B, H),
+        "h": np.zeros((T + 1, B, H), np.float32),
+    }
+
+
+@oracle("encoder")
+def cfc_cell_forward_and_backward(t: Trial) -> None:
+    rng, w, T = np.random.default_rng(9), 6, 4
+    pre, recurrent, bias = 3 * _f32(rng, W, B, H), _f32(rng, B, H), _f32(rng, H)
+    u = t.run("cfc_backbone_forward", {"pre": pre, "recurrent": recurrent, "bias": bias, "u": 0 * pre}, B=B, w=w, slot=w)["u"]
+    v = pre[w].astype(np.float64) + recurrent + bias
+    t.close("u", formulas.AMPLITUDE * np.tanh(2 / 3 * v), u[w], 2 * ELEMENT)
+    a = _cell(rng)
+    got = t.run("cfc_gates_forward", a, W=W, T=T, B=B, w=w, slot=w)
+    raw = a["gates"][w].astype(np.float64) + a["bias"]
+    f, g = np.tanh(raw[:, :H]), np.tanh(raw[:, H : 2 * H])
+    gap = a["gap"][w].astype(np.float64)[:, None]
+    blend = formulas.sigmoid(-raw[:, 2 * H : 3 * H] * gap + raw[:, 3 * H :])
+    h = f * blend + g * (1 - blend)
+    t.close("h", h, got["states"][w + 1], 2 * ELEMENT)
+    t.equal("the last T + 1 are encodings", got["states"][w + 1], got["h"][w - (W - 1 - T)])
+    t.equal("other states are untouched", a["states"][: w + 1], got["states"][: w + 1])
+    grad_h, carry = _f32(rng, T + 1, B, H), _f32(rng, B, H)
+    back = {"grad_h": grad_h, "carry": carry, "gap": a["gap"], "gates": got["gates"]}
+    dg = t.run("cfc_gates_backward", back, W=W, T=T, B=B, w=w)["gates"][w]
+    d = carry.astype(np.float64) + grad_h[w - (W - 1 - T)]
+    d_offset = d * (f - g) * blend * (1 - blend)
+    want = [d * blend * (1 - f * f), d * (1 - blend) * (1 - g * g), -gap * d_offset, d_offset]
+    t.close("gradient of the gate product", np.concatenate(want, -1), dg, SUM)
+    grad_u = _f32(rng, W, B, H)
+    got_v = t.run("cfc_backbone_backward", {"u": u, "grad": grad_u}, B=B, w=w)["grad"]
+    t.close("gradient before tanh", grad_u[w] * formulas.AMPLITUDE * 2 / 3 * (1 - np.tanh(2 / 3 * v) ** 2), got_v[w], SUM)
+
+
+@oracle("encoder")
+def cfc_zero_and_large_gaps(t: Trial) -> None:
+    rng, T = np.random.default_rng(10), 4
+    a = _cell(rng)
+    raw = a["gates"][0].astype(np.float64) + a["bias"]
+    f, g, rate, offset = np.split(raw, 4, -1)
+    f, g = np.tanh(f), np.tanh(g)
+    a["gap"][0] = 0.0
+    still = t.run("cfc_gates_forward", a, W=W, T=T, B=B, w=0, slot=0)["states"]
+    blend = formulas.sigmoid(offset)
+    t.close("gap 0: the offset alone blends", f * blend + g * (1 - blend), still[1], 2 * ELEMENT)
+    t.equal("the state before the first snapshot is zero", 0.0, still[0])
+    a["gap"][0] = 1e6
+    far = t.run("cfc_gates_forward", a, W=W, T=T, B=B, w=0, slot=0)["states"][1]
+    clear = np.abs(rate) > 1e-3
+    t.close("gap large: the rate's sign decides", np.where(rate > 0, g, f)[clear], far[clear], 2 * ELEMENT)
+    a["gap"][0] = np.nan
+    t.true("a NaN gap shows", np.isnan(t.run("cfc_gates_forward", a, W=W, T=T, B=B, w=0, slot=0)["states"][1]).all())
+
+
+@oracle("encoder")
+def encoder_matches_float64(t: Trial) -> None:
+    rig = EncoderRig(t.device, W=20, T=5, B=4, seed=11)
+    rig.run("forward")
+    t.close("h", formulas.encode(rig.weights(), rig.get("x"), rig.get("gap"), 5), rig.get("h"), WHOLE)
+
+
+@oracle("encoder")
+def encoder_is_causal(t: Trial) -> None:
+    rig = EncoderRig(t.device, W=12, T=11, B=3, seed=12)
+    rig.run("forward")
+    before, x = rig.get("h"), rig.get("x")
+    x[7] += 0.5
+    rig.put("x", x)
+    rig.run("forward")
+    after = rig.get("h")
+    t.equal("h before the changed snapshot", before[:7], after[:7])
+    t.true("h from it on changes", all(np.any(before[w] != after[w]) for w in range(7, 12)))
+    x[7, 1] = np.nan
+    rig.put("x", x)
+    rig.run("forward")
+    poisoned = rig.get("h")
+    t.true("a NaN reaches every later h of its row", np.isnan(poisoned[7:, 1]).all())
+    t.equal("and no other row", after[:, [0, 2]], poisoned[:, [0, 2]])
+
+
+@oracle("encoder")
+def encoder_central_differences(t: Trial) -> None:
+    """In double on the CPU device, whatever the trial's device: float32 would drown the differences."""
+    rig = EncoderRig(CpuDevice(double=True), W=7, T=4, B=2, seed=13)
+    rig.run("forward", "backward")
+    direction = rig.get("grad_h")
+    grads = {name: rig.get(f"grad_{name}") for name in rig.layout.offsets}
+
+    def loss(flat: np.ndarray) -> float:
+        rig.put_params(flat)
+        rig.run("forward")
+        return float(np.sum(rig.get("h")[:-1] * direction[:-1]))
+
+    step = 1e-4
+    for name, grad in grads.items():
+        start, _ = rig.layout.offsets[name]
+        largest = np.argsort(-np.abs(grad).reshape(-1))[:3]
+        numeric = []
+        for place in start + largest:
+            moved = [rig.params.copy() for _ in range(4)]
+            for flat, k in zip(moved, (1, -1, 2, -2), strict=True):
+                flat[place] += k * step
+            a, b, c, d = (loss(flat) for flat in moved)
+            numeric.append((8 * (a - b) - (c - d)) / (12 * step))  # fourth order: the error of the formula is 1e-12
+        exact = grad.reshape(-1)[largest]
+        t.close(f"{name}: numeric / exact", np.ones(3), np.array(numeric) / exact, CENTRAL)
+
+
+@oracle("encoder")
+def encoder_initial_values(t: Trial) -> None:
+    layout = lay_out(encoder_full.PARAMETERS, {})
+    flat = initial_values(layout, 0)
+    size = {name: layout.view(flat, name) for name in layout.offsets}
+    for name, limit in (("w_vsn", (6 / 112) ** 0.5), ("w_m1_in", (6 / (D + PROJ)) ** 0.5), ("w_cfc_gates", (6 / 256) ** 0.5)):
+        t.close(f"{name}: largest, Xavier", limit, np.abs(size[name]).max(), 0.02 * limit)
+    zero = [n for n in size if n.startswith("b_") and not n.endswith("_dt")]
+    t.true("biases are 0", all(not size[n].any() for n in zero), ", ".join(zero))
+    for tag in ("m1", "m2"):
+        t.equal(f"{tag}: skip and norm weights are 1", 1.0, np.concatenate([size[f"skip_{tag}"], size[f"w_{tag}_norm"]]))
+        memory = 1.0 / (np.exp(size[f"a_log_{tag}"]) * np.log1p(np.exp(size[f"b_{tag}_dt"])))
+        t.true(f"{tag}: memories of 2.9 to 21.5 snapshots", (memory > 2.8).all() and (memory < 21.6).all(), str(memory.round(1)))
+    rig = EncoderRig(t.device, W=40, T=8, B=4, seed=0, noise=0.0)
+    rig.run("forward")
+    spread = rig.get("h").std()
+    t.true("h spreads between 0.1 and 0.9 at the start", 0.1 < spread < 0.9, f"{spread:.3f}")
