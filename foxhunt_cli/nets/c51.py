@@ -97,41 +97,47 @@ def expected_q(rows: int, chunk: int, features: str = "h_bar", out: str = "c51_q
     return steps
 
 
-def noise() -> list[Step]:
-    """Fresh noise, and both heads' weights under it."""
-    steps: list[Step] = []
-    for target in ("", "target_"):
-        drawn = f"c51_{target}noise"
-        steps += [
-            Stage("rl_sample_noise", {"rng_noise": f"rng_{drawn}", "noise": drawn, "n": f"HIDDEN_DIM + {_OUT}"}),
-            Stage(
-                "rl_noisy_compose",
-                {"noise": drawn, "noisy_w": f"noisy_{target}w_c51", "noisy_b": f"noisy_{target}b_c51"}
-                | {name: f"{target}{name}_c51" for name in ("w", "b", "sw", "sb")}
-                | {"inputs": "HIDDEN_DIM", "outputs": _OUT},
-            ),
-        ]
-    return steps
+def draw_noise() -> list[Step]:
+    """Fresh noise for both heads, once an update."""
+    size = {"n": f"HIDDEN_DIM + {_OUT}"}
+    return [
+        Stage("rl_sample_noise", {"rng_noise": f"rng_{drawn}", "noise": drawn} | size)
+        for drawn in ("c51_noise", "c51_target_noise")
+    ]
+
+
+def compose_noise() -> list[Step]:
+    """Both heads' weights under the noise drawn."""
+    return [
+        Stage(
+            "rl_noisy_compose",
+            {"noise": f"c51_{head}noise", "noisy_w": f"noisy_{head}w_c51", "noisy_b": f"noisy_{head}b_c51"}
+            | {name: f"{head}{name}_c51" for name in ("w", "b", "sw", "sb")}
+            | {"inputs": "HIDDEN_DIM", "outputs": _OUT},
+        )
+        for head in ("", "target_")
+    ]
+
+
+def _product(label: str, features: str, rows: str, head: str, out: str) -> Matmul:
+    weights = View(f"noisy_{head}w_c51", "HIDDEN_DIM", _OUT)
+    return Matmul(label, View(features, rows, "HIDDEN_DIM"), weights, View(out, rows, _OUT))
+
+
+def online_logits(batch: CriticBatch) -> Matmul:
+    """c51_logits of the online head at h, without bias."""
+    return _product("c51", batch.h, batch.rows, "", "c51_logits")
 
 
 def forward(batch: CriticBatch) -> list[Step]:
     """Logits at h and h_n, the online head's choice at h_n, the target head's distribution there."""
     rows = {"rows": batch.rows}
-    products = (("c51", batch.h, "", "c51_logits"), ("c51 next", batch.next_h, "", "c51_next_logits"))
-    products += (("c51 target", batch.next_h, "target_", "c51_target_logits"),)
-    steps: list[Step] = [
-        Matmul(
-            label,
-            View(source, batch.rows, "HIDDEN_DIM"),
-            View(f"noisy_{head}w_c51", "HIDDEN_DIM", _OUT),
-            View(out, batch.rows, _OUT),
-        )
-        for label, source, head, out in products
-    ]
     choice = {"c51_logits": "c51_next_logits", "b_c51": "noisy_b_c51", "best_action": "c51_best_action"}
     target = {"target_logits": "c51_target_logits", "target_b_c51": "noisy_target_b_c51"}
     return [
-        *steps,
+        online_logits(batch),
+        _product("c51 next", batch.next_h, batch.rows, "", "c51_next_logits"),
+        _product("c51 target", batch.next_h, batch.rows, "target_", "c51_target_logits"),
         Stage("argmax_expected_q", choice | rows),
         Stage(
             "rl_c51_next_distribution",

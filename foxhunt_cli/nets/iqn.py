@@ -79,38 +79,46 @@ def expected_q(rows: str = "T*B", features: str = "h_bar", out: str = "iqn_q") -
     ]
 
 
-def taus() -> list[Step]:
-    """Fresh taus for predictions and targets, and their embeddings by the online and the target head."""
-    draw = [
+def draw_taus() -> list[Step]:
+    """Fresh taus for predictions and targets, once an update."""
+    return [
         Stage("rl_sample_tau", {"rng_tau": f"rng_tau{s}", "iqn_tau": f"iqn_tau{s}", "n": "N_TAU"}) for s in ("", "_next")
     ]
-    return [*draw, *_embed(""), *_embed("_next", "target_")]
+
+
+def embed_taus() -> list[Step]:
+    """Embeddings of the taus: the predictions' by the online head, the targets' by the target head."""
+    return [*_embed(""), *_embed("_next", "target_")]
+
+
+def quantiles(batch: CriticBatch, *, path: bool, target: bool) -> list[Step]:
+    """Quantiles of the columns learned: of the online head at h, or of the target head at h_n."""
+    slots, count = _slots(batch, path)
+    head, which, source = ("target_", "_next", batch.next_h) if target else ("", "", batch.h)
+    hw, column = f"iqn{which}_hw", f"iqn{which}_column"
+    names = {"h": source, "w_iqn": f"{head}w_iqn", "iqn_column": column, "iqn_hw": hw}
+    phi, z = View(f"iqn_phi{which}", "N_TAU", _H), View(f"iqn{which}_z", count, "N_TAU")
+    return [
+        Stage("rl_iqn_forward", names | {"rows": batch.rows, "slots": slots}),
+        Matmul(f"iqn{which} quantiles", View(hw, count, _H), phi, z, trans_b=True),
+    ]
 
 
 def forward(batch: CriticBatch, *, path: bool) -> list[Step]:
-    """Quantiles of the columns learned at h, and of the target head at h_n at the online head's own choice."""
+    """The columns learned, their quantiles at h, and the target head's at h_n at the online head's own choice."""
     best = {"iqn_q": "iqn_next_q", "rows": batch.rows}
     columns = (
         Stage("rl_iqn_path_columns", batch.remap("lots", "next_class", "path_return"))
         if path
         else Stage("rl_iqn_executed_columns", batch.remap("lots", "next_lots", "action", "reward"))
     )
-    steps: list[Step] = [*expected_q(batch.rows, batch.next_h, "iqn_next_q"), Stage("rl_iqn_argmax", best), columns]
-    slots, count = _slots(batch, path)
-    for head, taus_of, source in (("", "", batch.h), ("target_", "_next", batch.next_h)):
-        hw = f"iqn{taus_of}_hw"
-        names = {"h": source, "w_iqn": f"{head}w_iqn", "iqn_column": f"iqn{taus_of}_column", "iqn_hw": hw}
-        steps += [
-            Stage("rl_iqn_forward", names | {"rows": batch.rows, "slots": slots}),
-            Matmul(
-                f"iqn{taus_of} quantiles",
-                View(hw, count, _H),
-                View(f"iqn_phi{taus_of}", "N_TAU", _H),
-                View(f"iqn{taus_of}_z", count, "N_TAU"),
-                trans_b=True,
-            ),
-        ]
-    return steps
+    return [
+        *expected_q(batch.rows, batch.next_h, "iqn_next_q"),
+        Stage("rl_iqn_argmax", best),
+        columns,
+        *quantiles(batch, path=path, target=False),
+        *quantiles(batch, path=path, target=True),
+    ]
 
 
 def loss_and_backward(batch: CriticBatch, *, path: bool) -> list[Step]:

@@ -1,0 +1,381 @@
+"""Oracles of the C51 head: atoms, projection, double DQN, both losses, noise, target copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foxhunt_cli.device.rng import seed_states
+from foxhunt_cli.nets import c51
+from foxhunt_cli.nets.params import lay_out
+from foxhunt_cli.nets.target import BUFFERS as SHARED
+from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, target_chunks, target_layout
+from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.head_rig import HeadRig, check_gradient, isv_values
+
+R, P, A, Z = 6, 5, 11, c51.ATOMS
+DIMS = {"R": R, "P": P, "T": 2, "B": 3, "N_TAU": 8, "N_TARGET_CHUNKS": 1}
+MASS = 1e-6  # the specification's bound on lost or gained probability
+# Two float32 sums of 21 terms of size up to the span.
+EXPECTATION = 2e-5
+SPAN = {"c51_v_max": 2.5, "c51_v_min": -2.0, "loss_lambda_q": 0.8}
+
+
+def batch_inputs(seed: int = 11, classes: int = P) -> dict[str, np.ndarray]:
+    """A critic batch of R rows: every class and a terminal row occur, returns within and beyond the span."""
+    rng = np.random.default_rng(seed)
+    limit = (classes - 1) // 2
+    lots = np.resize(np.arange(-limit, limit + 1), R).astype(np.int8)
+    terminal = np.zeros(R, np.uint8)
+    terminal[2] = 1
+    return {
+        "replay_h": rng.standard_normal((R, 128)),
+        "replay_next_h": rng.standard_normal((R, 128)),
+        "replay_lots": lots,
+        "replay_next_lots": lots[::-1].copy(),
+        "replay_action": rng.integers(0, A, R).astype(np.int8),
+        "replay_reward": rng.standard_normal(R),
+        "replay_discount": rng.uniform(0.9, 1.0, R),
+        "replay_terminal": terminal,
+        "is_weight": rng.uniform(0.2, 1.0, R),
+        "path_return": 1.5 * rng.standard_normal((R, classes * A)),
+        "next_class": rng.integers(0, classes, classes * A).astype(np.int8),
+        "ones_replay": np.ones(R + DIMS["N_TAU"]),
+    }
+
+
+def rig_of(trial: Trial, classes: int = P, **changed) -> HeadRig:
+    """Head, buffers, batch; random noise states."""
+    dims = {**DIMS, "P": classes}
+    size = 128 + classes * A * Z
+    inputs = {
+        **batch_inputs(classes=classes),
+        "isv": isv_values(**{**SPAN, **changed}),
+        "rng_c51_noise": seed_states(1, "noise", size),
+        "rng_c51_target_noise": seed_states(2, "noise", size),
+    }
+    return HeadRig(trial, c51.PARAMETERS, (*c51.BUFFERS, *SHARED), dims, inputs)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    """Softmax over the last axis."""
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def reference_projection(prob: np.ndarray, reward: float, keep: float, low: float, high: float) -> np.ndarray:
+    """Mass of reward + keep z split linearly on the atoms, float64, one source atom after the other."""
+    out, width = np.zeros(Z), (high - low) / (Z - 1)
+    for p, z in zip(prob, np.linspace(low, high, Z), strict=True):
+        place = (np.clip(reward + keep * z, low, high) - low) / width if high > low else 0.0
+        below = min(int(np.floor(place)), Z - 2)
+        out[below] += p * (below + 1 - place)
+        out[below + 1] += p * (place - below)
+    return out
+
+
+def project(trial: Trial, prob, reward, keep, low: float, high: float, terminal: int = 0) -> dict[str, np.ndarray]:
+    """bellman_target_projection on one distribution a row (one position class)."""
+    prob = np.asarray(prob, np.float32).reshape(-1, 1, Z)
+    rows = len(prob)
+    return trial.run(
+        "bellman_target_projection",
+        {
+            "next_prob": prob,
+            "replay_next_lots": np.zeros(rows, np.int8),
+            "replay_reward": np.resize(np.asarray(reward, np.float32), rows),
+            "replay_discount": np.resize(np.asarray(keep, np.float32), rows),
+            "replay_terminal": np.full(rows, terminal, np.uint8),
+            "isv": isv_values(c51_v_min=low, c51_v_max=high),
+            "c51_target": np.zeros((rows, Z), np.float32),
+            "row_target": np.zeros(rows, np.float32),
+            "row_clipped": np.zeros(rows, np.float32),
+        },
+        rows=rows,
+        P=1,
+    )
+
+
+def _random_prob(rows: int, seed: int = 4) -> np.ndarray:
+    return softmax(2.0 * np.random.default_rng(seed).standard_normal((rows, Z)))
+
+
+@oracle("c51")
+def c51_atoms_span_the_slots(trial: Trial) -> None:
+    """linspace(V_MIN, V_MAX), ends exact."""
+    for low, high in ((-1.0, 1.0), (-3.7, 11.3), (2.0, 2.0)):
+        isv = isv_values(c51_v_min=low, c51_v_max=high)
+        atoms = trial.run("rl_atom_support_update", {"isv": isv, "c51_atoms": np.zeros(Z, np.float32)})["c51_atoms"]
+        trial.close(f"atoms {low}..{high}", np.linspace(low, high, Z), atoms, 1e-6)
+        trial.equal("ends", np.array([low, high], np.float32), atoms[[0, -1]].astype(np.float32))
+
+
+@oracle("c51")
+def c51_projection_conserves_mass(trial: Trial) -> None:
+    """500 random targets in six spans: mass 1, nothing negative, and equal to the reference."""
+    rng = np.random.default_rng(2)
+    for low, high in ((-1.0, 1.0), (-20.0, 20.0), (-0.01, 0.02), (-1e3, 1e3), (3.0, 9.0), (-1e-4, 1e4)):
+        prob = _random_prob(500).astype(np.float32)
+        reward = rng.normal(0.0, 0.7 * (high - low), 500).astype(np.float32)
+        keep = rng.choice([0.0, 0.3, 0.7, 0.97, 0.999, 1.0], 500).astype(np.float32)
+        target = project(trial, prob, reward, keep, low, high)["c51_target"]
+        trial.close(f"mass, span {low}..{high}", prob.astype(np.float64).sum(-1), target.astype(np.float64).sum(-1), MASS)
+        trial.true("no negative mass", (target >= 0.0).all())
+        if low > -1e-3:  # the reward's own rounding is many atoms wide in the narrow and the lopsided span
+            continue
+        want = np.array([reference_projection(*args, low, high) for args in zip(prob, reward, keep, strict=True)])
+        trial.close(f"reference, span {low}..{high}", want, target, 2e-5)
+
+
+@oracle("c51")
+def c51_projection_keeps_the_mean_inside_the_span(trial: Trial) -> None:
+    """Nothing clipped: the mean is r + gamma mean, and the share clipped is 0."""
+    prob = _random_prob(64)
+    reward, keep, atoms = np.linspace(-0.5, 0.5, 64).astype(np.float32), np.float32(0.4), np.linspace(-1.0, 1.0, Z)
+    got = project(trial, prob, reward, keep, -1.0, 1.0)
+    want = reward + keep * (prob @ atoms)
+    trial.close("mean of the projection", want, got["c51_target"] @ atoms, 2e-6)
+    trial.close("row_target", want, got["row_target"], 2e-6)
+    trial.equal("clipped", 0.0, got["row_clipped"])
+
+
+@oracle("c51")
+def c51_projection_collects_at_the_ends(trial: Trial) -> None:
+    """Targets beyond the span go to the end atoms, whole, and count as clipped."""
+    prob = _random_prob(2)
+    got = project(trial, prob, [50.0, -50.0], 0.99, -1.0, 1.0)
+    want = np.zeros((2, Z))
+    want[0, -1] = want[1, 0] = 1.0
+    trial.close("target", want, got["c51_target"], MASS)
+    trial.close("clipped", 1.0, got["row_clipped"], MASS)
+
+
+@oracle("c51")
+def c51_projection_terminal_is_the_reward_alone(trial: Trial) -> None:
+    """d = 1: all mass at the reward, split between its neighbours; the next distribution has no say."""
+    got = project(trial, _random_prob(3), [0.25, -1.0, 0.3], 0.99, -1.0, 1.0, terminal=1)
+    want = np.zeros((3, Z))
+    want[0, 12] = want[0, 13] = 0.5
+    want[1, 0] = 1.0
+    want[2, 13] = 1.0
+    trial.close("target", want, got["c51_target"], 1e-5)
+    trial.close("row_target", [0.25, -1.0, 0.3], got["row_target"], 1e-6)
+
+
+@oracle("c51")
+def c51_projection_on_atoms_and_in_a_point_span(trial: Trial) -> None:
+    """A target on an atom keeps mass 1 there; r = 0 and gamma = 1 change nothing; V_MIN = V_MAX keeps mass 1."""
+    prob = _random_prob(Z)
+    trial.close("identity", prob, project(trial, prob, 0.0, 1.0, -1.0, 1.0)["c51_target"], 1e-6)
+    atoms = np.linspace(-1.0, 1.0, Z)
+    on_atom = project(trial, prob, atoms, 0.0, -1.0, 1.0)["c51_target"]
+    trial.close("every atom", np.eye(Z), on_atom, 2e-6)
+    trial.close("mass on every atom", 1.0, on_atom.astype(np.float64).sum(-1), MASS)
+    shifted = project(trial, prob, 0.1, 1.0, -1.0, 1.0)["c51_target"]
+    want = np.concatenate([np.zeros((Z, 1)), prob[:, :-1]], 1)
+    want[:, -1] += prob[:, -1]
+    trial.close("shift by one atom", want, shifted, 5e-6)
+    point = project(trial, prob, np.linspace(-3, 3, Z), 0.9, 0.5, 0.5)["c51_target"]
+    trial.close("V_MIN = V_MAX: mass", 1.0, point.astype(np.float64).sum(-1), MASS)
+    trial.close("V_MIN = V_MAX: mean", 0.5, point.astype(np.float64) @ np.full(Z, 0.5), MASS)
+
+
+@oracle("c51")
+def c51_projection_wide_span(trial: Trial) -> None:
+    """A span far wider than the targets keeps the mean to float32."""
+    prob = np.zeros((1, Z))
+    prob[0, 10] = 1.0
+    got = project(trial, prob, 0.37, 0.99, -1e4, 1e4)["c51_target"].astype(np.float64)
+    trial.close("mean", 0.37, got @ np.linspace(-1e4, 1e4, Z), 1e-2)
+    trial.close("mass", 1.0, got.sum(), MASS)
+
+
+@oracle("c51")
+def c51_projection_shows_nan(trial: Trial) -> None:
+    """A NaN reward or probability is in the target for all to see."""
+    prob = _random_prob(2)
+    prob[1, 3] = np.nan
+    got = project(trial, prob, [np.nan, 0.0], 0.99, -1.0, 1.0)["c51_target"]
+    trial.true("NaN in both rows", np.isnan(got).any(-1).all())
+
+
+def _logits(rig: HeadRig, features: str, head: str, classes: int) -> np.ndarray:
+    flat = rig.get(features) @ rig.get(f"noisy_{head}w_c51") + rig.get(f"noisy_{head}b_c51")
+    return flat.reshape(R, classes, A, Z)
+
+
+@oracle("c51")
+def c51_expectations_match_numpy(trial: Trial) -> None:
+    """E[Q] of all pairs in two chunks, and mean and sigma at the rows' own classes, against float64."""
+    rig = rig_of(trial)
+    h = rig.get("replay_h")
+    position = np.resize([0, 4, 2, 1, 3], (2, 3)).astype(np.int32)
+    rig.set("h_bar", h.reshape(2, 3, 128))
+    rig.set("position_class", position)
+    rig.dims["t"] = 1
+    rig.run([*c51.expected_q(6, 4), c51.row_q()])
+    prob = softmax((h @ rig.get("w_c51") + rig.get("b_c51")).reshape(R, P, A, Z))
+    atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
+    mean = prob @ atoms
+    sigma = np.sqrt((prob * (atoms - mean[..., None]) ** 2).sum(-1))
+    own = (np.arange(3, 6), position[1])
+    trial.close("E[Q], all pairs", mean.reshape(2, 3, P * A), rig.get("c51_q"), EXPECTATION)
+    trial.close("mean at the row's class", mean[own], rig.get("q_mean"), EXPECTATION)
+    trial.close("sigma at the row's class", sigma[own], rig.get("q_sigma"), EXPECTATION)
+
+
+@oracle("c51")
+def c51_double_dqn_chooses_online_and_values_by_target(trial: Trial) -> None:
+    """argmax by the online head at h_n, distribution of the target head at that action, every class."""
+    rig = rig_of(trial)
+    rig.run([*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch())])
+    atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
+    best = (softmax(_logits(rig, "replay_next_h", "", P)) @ atoms).argmax(-1)
+    trial.equal("online argmax", best, rig.get("c51_best_action"))
+    target = softmax(_logits(rig, "replay_next_h", "target_", P))
+    want = np.take_along_axis(target, best[..., None, None], 2)[:, :, 0]
+    trial.close("target distribution", want, rig.get("c51_next_prob"), 1e-5)
+    by_target = (target @ atoms).argmax(-1)
+    trial.true("the target head would choose otherwise somewhere", (by_target != best).any())
+
+
+def _path_reference(rig: HeadRig) -> tuple[np.ndarray, np.ndarray]:
+    """Cross-entropy [R, P, A] and target mass [R, P, A, Z] of path targets, float64."""
+    prob, low, high = rig.get("c51_next_prob"), SPAN["c51_v_min"], SPAN["c51_v_max"]
+    returns, to = rig.get("path_return").reshape(R, P, A), rig.get("next_class").reshape(P, A)
+    keep = np.where(rig.get("replay_terminal") > 0, 0.0, rig.get("replay_discount"))
+    mass = np.zeros((R, P, A, Z))
+    for r, p, a in np.ndindex(R, P, A):
+        mass[r, p, a] = reference_projection(prob[r, to[p, a]], returns[r, p, a], keep[r], low, high)
+    log_prob = np.log(softmax(_logits(rig, "replay_h", "", P)))
+    return -(mass * log_prob).sum(-1), mass
+
+
+@oracle("c51")
+def c51_path_loss_matches_numpy(trial: Trial) -> None:
+    """Projection, cross-entropy, TD errors, target statistics and bias of all pairs against a plain reference."""
+    rig = rig_of(trial)
+    steps = [*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch())]
+    rig.run([*steps, *c51.loss_and_backward(CriticBatch(), 0, path=True)])
+    loss, mass = _path_reference(rig)
+    trial.close("cross-entropy of a pair", loss.reshape(R, P * A), rig.get("c51_pair_loss"), 5e-5)
+    trial.close("TD error of a row", loss.mean((1, 2)), rig.get("c51_td"), 5e-5)
+    trial.close("LOSS_Q", loss.mean(), rig.slot("LOSS_Q"), 5e-5)
+    prob = softmax(_logits(rig, "replay_h", "", P))
+    weight = rig.get("is_weight")[:, None, None, None] * SPAN["loss_lambda_q"] / (R * P * A)
+    trial.close("gradient of the logits", weight * (prob - mass), rig.get("grad_c51_logits").reshape(prob.shape), 1e-7)
+    atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
+    keep = np.where(rig.get("replay_terminal") > 0, 0.0, rig.get("replay_discount"))
+    to = rig.get("next_class").reshape(P, A)
+    mean = rig.get("path_return").reshape(R, P, A) + keep[:, None, None] * (rig.get("c51_next_prob") @ atoms)[:, to]
+    trial.close("largest target", mean.max(), rig.slot("Q_TARGET_MAX"), 1e-5)
+    trial.close("smallest target", mean.min(), rig.slot("Q_TARGET_MIN"), 1e-5)
+    own = (np.arange(R), rig.get("replay_lots").astype(int) + (P - 1) // 2, rig.get("replay_action").astype(int))
+    trial.close("Q bias", (prob @ atoms - mean)[own].mean(), rig.slot("Q_BIAS_EMA"), 1e-5)
+    share = rig.slot("Q_TARGET_CLIP_RATE")
+    trial.true("some mass is clipped, not all", 0.0 < share < 1.0, share)
+
+
+@oracle("c51")
+def c51_executed_loss_touches_one_pair(trial: Trial) -> None:
+    """The executed action's loss: gradient at that pair alone, also with one block for all classes."""
+    for classes in (P, 1):
+        rig = rig_of(trial, classes)
+        if classes == 1:
+            rig.set("replay_lots", np.array([-2, -1, 0, 1, 2, 1], np.int8))  # the one block serves every position
+            rig.set("replay_next_lots", np.array([2, 1, 0, -1, -2, 0], np.int8))
+        steps = [*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch())]
+        rig.run([*steps, *c51.loss_and_backward(CriticBatch(), 0, path=False)])
+        lots = rig.get("replay_lots").astype(int)
+        own = (np.arange(R), lots + (P - 1) // 2 if classes > 1 else 0 * lots, rig.get("replay_action").astype(int))
+        log_prob = np.log(softmax(_logits(rig, "replay_h", "", classes)))[own]
+        trial.close("cross-entropy", -(rig.get("c51_target") * log_prob).sum(-1), rig.get("c51_td"), 5e-5)
+        grad = rig.get("grad_c51_logits").reshape(R, classes, A, Z)
+        weight = rig.get("is_weight")[:, None] * SPAN["loss_lambda_q"] / R
+        trial.close("gradient at the pair", weight * (np.exp(log_prob) - rig.get("c51_target")), grad[own], 1e-6)
+        grad[own] = 0.0
+        trial.equal("gradient elsewhere", 0.0, grad)
+
+
+def _weighted(rig: HeadRig) -> float:
+    return float((rig.get("is_weight") * rig.get("c51_td")).mean())
+
+
+@oracle("c51")
+def c51_gradients_match_central_differences(trial: Trial) -> None:
+    """Weights, biases and both sigmas through the noise, and the encoding under critic-grad; both losses."""
+    batch = CriticBatch()
+    for path in (True, False):
+        rig = rig_of(trial)
+        rig.set("grad_h", np.zeros((R, 128)))
+        rig.run([*c51.draw_noise(), *c51.compose_noise(), *c51.forward(batch)])
+        steps = [*c51.compose_noise(), c51.online_logits(batch), *c51.loss_and_backward(batch, 0, path=path, grad_h="grad_h")]
+        pairs = {name: (f"grad_{name}", SPAN["loss_lambda_q"]) for name in ("w_c51", "b_c51", "sw_c51", "sb_c51")}
+        pairs["replay_h"] = ("grad_h", SPAN["loss_lambda_q"])
+        check_gradient(trial, rig, steps, lambda rig=rig: _weighted(rig), pairs, float_tolerance=1e-2, largest=4)
+
+
+@oracle("c51")
+def noise_is_signed_root_of_a_normal(trial: Trial) -> None:
+    """f(x) = sign(x) sqrt(|x|): f |f| is standard normal; mean 0, E f^2 = sqrt(2 / pi)."""
+    n = 20_000
+    arrays = {"rng_noise": seed_states(3, "noise", n), "noise": np.zeros(n, np.float32)}
+    got = trial.run("rl_sample_noise", arrays, n=n)
+    noise = got["noise"].astype(np.float64)
+    normal = noise * np.abs(noise)
+    error = 4.0 / np.sqrt(n)  # four standard errors
+    trial.close("mean", 0.0, noise.mean(), error)
+    trial.close("E f^2", np.sqrt(2.0 / np.pi), (noise**2).mean(), error)
+    trial.close("variance of f |f|", 1.0, normal.var(), 2.0 * error)
+    trial.close("fourth moment of f |f|", 3.0, (normal**4).mean(), 12.0 * error)
+    trial.true("states move", (got["rng_noise"] != arrays["rng_noise"]).all())
+
+
+@oracle("c51")
+def noisy_weights_are_factorised(trial: Trial) -> None:
+    """W = w + sw (f_in x f_out), b + sb f_out; sigma 0 gives the mean weights exactly."""
+    rig = rig_of(trial)
+    rig.run([*c51.draw_noise(), *c51.compose_noise()])
+    noise = rig.get("c51_noise")
+    want = rig.get("w_c51") + rig.get("sw_c51") * np.outer(noise[:128], noise[128:])
+    trial.close("weights", want, rig.get("noisy_w_c51"), 1e-6)
+    trial.close("bias", rig.get("b_c51") + rig.get("sb_c51") * noise[128:], rig.get("noisy_b_c51"), 1e-6)
+    trial.true("the target head has noise of its own", (rig.get("c51_target_noise") != noise).any())
+    for name in ("sw_c51", "sb_c51"):
+        rig.set(name, np.zeros_like(rig.get(name)))
+    rig.run(c51.compose_noise())
+    trial.equal("no sigma", rig.get("w_c51"), rig.get("noisy_w_c51"))
+
+
+@oracle("c51")
+def polyak_moves_every_target_by_tau(trial: Trial) -> None:
+    """Flat vectors: each target tensor moves towards its own online tensor, at tau, the pad stays zero."""
+    layout = lay_out(c51.PARAMETERS, {"P": 1})
+    target = target_layout(layout, {"P": 1})
+    rng = np.random.default_rng(0)
+    online, start = (rng.standard_normal(part.size).astype(np.float32) for part in (layout, target))
+    chunks = target_chunks(layout, target)
+    arrays = {"params": online, "target_chunk": chunks, "isv": isv_values(target_tau=0.02), "target_params": start}
+    moved = trial.run("rl_polyak", arrays, n_target_chunks=len(chunks))["target_params"]
+    for tensor in target.tensors:
+        old, new = target.view(start, tensor.name).astype(np.float64), layout.view(online, tensor.name)
+        trial.close(tensor.name, old + 0.02 * (new - old), target.view(moved, tensor.name), 1e-6)
+
+
+@oracle("c51")
+def norms_match_numpy(trial: Trial) -> None:
+    """Divergence of the target head and the gradient norm, first observation and EMA; a vector shorter than its parts."""
+    rig = rig_of(trial)
+    elements = f"HIDDEN_DIM*P*N_ACTIONS*{Z}"
+    rig.set("grad_w_c51", np.random.default_rng(1).standard_normal((128, P * A * Z)))
+    rig.run([*divergence(), *gradient_norm("grad_w_c51", elements, "Q_GRAD_NORM_EMA")])
+    w, target = rig.get("w_c51"), rig.get("target_w_c51")
+    apart = np.linalg.norm(w - target) / np.linalg.norm(w)
+    trial.close("divergence", 1.0, rig.slot("Q_DIVERGENCE_EMA") / apart, 1e-5)
+    norm = np.linalg.norm(rig.get("grad_w_c51"))
+    trial.close("gradient norm", 1.0, rig.slot("Q_GRAD_NORM_EMA") / norm, 1e-5)
+    rig.set("grad_w_c51", np.zeros((128, P * A * Z)))
+    rig.run(gradient_norm("grad_w_c51", elements, "Q_GRAD_NORM_EMA"))
+    trial.close("EMA after a zero gradient", 0.95, rig.slot("Q_GRAD_NORM_EMA") / norm, 1e-5)
+    rig.set("short", np.array([3.0, 4.0, 12.0]))
+    rig.run(gradient_norm("short", "3", "V_GRAD_NORM_EMA"))
+    trial.close("three elements", 13.0, rig.slot("V_GRAD_NORM_EMA"), 1e-5)
