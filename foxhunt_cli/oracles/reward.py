@@ -91,6 +91,8 @@ def reward_statistics_sparse_and_bootstrapped(trial: Trial) -> None:
         after = _statistics(trial, np.abs(scaled) * 0.5, closed, isv, 0)
         trial.close(f"B = {rows}: no loss", [2.0, 0.0], after[[478, 482]], 0.0)
         trial.close(f"B = {rows}: blend; untouched", [2.0, 4.0], after[[479, 483]], 1e-6)
+        losses = _statistics(trial, -np.abs(scaled), closed, isv, 0)
+        trial.close(f"B = {rows}: no win", [0.0, 2.0, 4.0], losses[[478, 479, 483]], 1e-6)
         dry = _statistics(trial, scaled, closed, isv, 1)
         trial.close(f"B = {rows}: realised, no close", isv[450], dry[450], 0.0)
         closed[:2, 0] = 1
