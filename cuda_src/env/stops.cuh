@@ -108,7 +108,7 @@ static __device__ inline void heat_cap_row(
     int opened = lots_opened(position, target, &keeps);
     float volatility = regime[((long long)cursor[b] + t) * N_REGIME + REGIME_VOLATILITY_10S];
     float added = (float)opened * initial_trail(isv, volatility, tick_value_usd) * tick_value_usd;
-    if (opened > 0 && (keeps ? heat : 0.0f) + added > cap) {
+    if ((keeps ? heat : 0.0f) + added > cap) {
         override_action(action + at, override_reason + at, ACTION_HOLD, REASON_HEAT_CAP);
     }
 }
