@@ -5,6 +5,6 @@ from __future__ import annotations
 from foxhunt_cli.buffers.row import Buffer
 
 ROWS = (
-    Buffer("diag_ring", "R, 640", "float32", "iteration", "mixed", "the last R copies of the ISV"),
+    Buffer("diag_ring", "R, 640", "float32", "persistent", "mixed", "the last R copies of the ISV"),
     Buffer("diag_head", "1", "uint32", "persistent", "records", "copies made so far"),
 )

@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.config.dims import evaluate
+from foxhunt_cli.config.dims import N_ACTIONS, STRUCTURE, evaluate
 from foxhunt_cli.device.rng import seed_states
 
 CHUNK = 32
+ACTION_HOLD = STRUCTURE["ACTION_HOLD"][0]
 # Learning-rate groups: index -> ISV slot of the rate. Branches: index -> ISV slot of the multiplier.
 GROUPS = ("LR_BCE", "LR_Q", "LR_PI", "LR_V", "LR_AUX", "IQN_LR")
 BRANCHES = ("BRANCH_LR_MULT_VSN", "BRANCH_LR_MULT_MAMBA1", "BRANCH_LR_MULT_MAMBA2", "BRANCH_LR_MULT_CFC", "BRANCH_LR_MULT_HEADS")
@@ -28,7 +29,8 @@ BRANCHES = ("BRANCH_LR_MULT_VSN", "BRANCH_LR_MULT_MAMBA1", "BRANCH_LR_MULT_MAMBA
 class Parameter:
     """One tensor: dims as expressions, initial values, learning-rate group and branch.
 
-    init: "xavier" (uniform, x gain, fan = first and last dim), "constant" (value = gain), "uniform" (+-gain).
+    init: "xavier" (uniform, x gain, fan = first and last dim), "constant" (value = gain), "uniform" (+-gain),
+    "hold" (zero, but gain at Hold of every block of N_ACTIONS).
     encoder: the tensor belongs to the encoder (global norm clip). target: a Polyak copy exists.
     """
 
@@ -93,6 +95,9 @@ def initial_values(layout: Layout, seed: int) -> np.ndarray:
         target = layout.view(flat, tensor.name)
         if tensor.init == "constant":
             target[...] = tensor.gain
+            continue
+        if tensor.init == "hold":
+            target.reshape(-1, N_ACTIONS)[:, ACTION_HOLD] = tensor.gain
             continue
         bits = seed_states(seed, f"init/{tensor.name}", target.size) >> 8
         unit = bits.astype(np.float64) / 2.0**24 * 2.0 - 1.0

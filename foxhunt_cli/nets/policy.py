@@ -10,10 +10,13 @@ from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
 
 _HEAD_GAIN = 0.1
+# Initial logit of Hold. From a uniform start a position lives three steps: no step of the market can pay for its costs,
+# and what is learned first, for good, is not to trade. With e^5 / (e^5 + 10) = 94 % Hold it lives some forty.
+_HOLD_PRIOR = 5.0
 
 PARAMETERS = (
     Parameter("w_pi", "HIDDEN_DIM, P*N_ACTIONS", "xavier", _HEAD_GAIN, "LR_PI"),
-    Parameter("b_pi", "P*N_ACTIONS", "constant", 0.0, "LR_PI"),
+    Parameter("b_pi", "P*N_ACTIONS", "hold", _HOLD_PRIOR, "LR_PI"),
     Parameter("w_pi_ctx", "HEAD_CONTEXT_DIM, P*N_ACTIONS", "constant", 0.0, "LR_PI"),
     Parameter("w_v", "HIDDEN_DIM, P", "xavier", _HEAD_GAIN, "LR_V"),
     Parameter("b_v", "P", "constant", 0.0, "LR_V"),

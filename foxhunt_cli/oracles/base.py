@@ -140,7 +140,8 @@ class Trial:
 
     def true(self, label: str, condition: Any, got: Any = "") -> None:
         """A condition that must hold; ``got`` is shown."""
-        self._add(label, "true", str(got if got != "" else bool(condition)), 0.0, bool(condition))
+        shown = bool(condition) if isinstance(got, str) and not got else got
+        self._add(label, "true", str(shown), 0.0, bool(condition))
 
     def _add(self, label: str, expected: str, got: str, tolerance: float, ok: bool) -> None:
         self.checks.append(Check(label, expected, got, tolerance, ok))

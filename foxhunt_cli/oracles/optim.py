@@ -1,0 +1,134 @@
+"""Oracles of the optimiser: norms, clip, finite check, Adam, and the dense layers' element-wise stages."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foxhunt_cli.isv.seeds import seed_values
+from foxhunt_cli.isv.table import number
+from foxhunt_cli.nets.params import CHUNK
+from foxhunt_cli.oracles.base import Trial, oracle
+
+PI, V, AUX, VSN, HEADS = 2, 3, 4, 0, 4
+# One Adam step in float32: sqrt, division and two products, each half an ulp of values of order 1.
+ADAM_TOLERANCE = 1e-6
+
+
+def codes() -> dict[str, np.ndarray]:
+    """Three chunks: an encoder tensor, a policy tensor, a value tensor."""
+    return {
+        "group_code": np.array([AUX, PI, V], np.uint8),
+        "branch_code": np.array([VSN, HEADS, HEADS], np.uint8),
+        "encoder_code": np.array([1, 0, 0], np.uint8),
+    }
+
+
+def update(t: Trial, state: dict[str, np.ndarray], isv: np.ndarray) -> dict[str, np.ndarray]:
+    """The optimiser's three kernels on ``state``; returns the new state, control and ISV."""
+    n = len(state["grads"]) // CHUNK
+    squares = t.run("rl_grad_chunk_squares", {"grads": state["grads"], "chunk_square": np.zeros(n, np.float32)}, n_chunks=n)
+    control = {"update_control": np.zeros(14, np.float32), "isv": isv}
+    norms = t.run(
+        "rl_grad_norms",
+        {**squares, **codes(), **control, "adam_step": state["adam_step"], "fault": state["fault"]},
+        n_chunks=n,
+    )
+    vectors = {k: state[k] for k in ("params", "grads", "adam_m", "adam_v")}
+    arrays = {**vectors, **codes(), "update_control": norms["update_control"], "isv": isv}
+    return {**state, **norms, **t.run("rl_adam_step", arrays, n_chunks=n)}
+
+
+def fresh(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    state = {k: rng.normal(size=3 * CHUNK).astype(np.float32) for k in ("params", "grads")}
+    state |= {k: np.zeros(3 * CHUNK, np.float32) for k in ("adam_m", "adam_v")}
+    return state | {"adam_step": np.zeros(6, np.uint32), "fault": np.zeros(2, np.uint32)}
+
+
+@oracle("optim")
+def adam_matches_float64_over_ten_steps(t: Trial) -> None:
+    """Ten steps with bias correction, per-group rates, branch multiplier, encoder clip and weight decay."""
+    seeds = {"lr_pi": 1e-3, "lr_v": 2e-3, "lr_aux": 4e-4, "weight_decay": 0.01, "branch_lr_mult_vsn": 0.5, "grad_clip_norm": 2.0}
+    isv, state = seed_values(seeds), fresh(1)
+    rate = np.repeat([4e-4 * 0.5, 1e-3, 2e-3], CHUNK)
+    w, m, v = state["params"].astype(np.float64), 0.0, 0.0
+    rng = np.random.default_rng(2)
+    for step in range(1, 11):
+        state["grads"] = rng.normal(size=3 * CHUNK).astype(np.float32)
+        g = state["grads"].astype(np.float64)
+        norm = np.linalg.norm(g[:CHUNK])
+        g[:CHUNK] *= min(1.0, 2.0 / norm)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        w = w - rate * (m / (1 - 0.9**step) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8) + 0.01 * w)
+        state = update(t, state, isv)
+    t.close("parameters", w, state["params"], 10 * ADAM_TOLERANCE)
+    t.equal("updates counted", [0, 0, 10, 10, 10, 0], state["adam_step"])
+
+
+@oracle("optim")
+def norms_are_published_by_branch_and_head(t: Trial) -> None:
+    """Branch norms as they are; head norms as an EMA that takes its first observation."""
+    state = fresh(3)
+    g = state["grads"].astype(np.float64)
+    isv = update(t, state, seed_values({}))["isv"]
+    t.close("VSN branch", np.linalg.norm(g[:CHUNK]), isv[number("BRANCH_GRAD_NORM_VSN")], 2e-6)
+    t.close("heads branch", np.linalg.norm(g[CHUNK:]), isv[number("BRANCH_GRAD_NORM_HEADS")], 2e-6)
+    t.close("pi", np.linalg.norm(g[CHUNK : 2 * CHUNK]), isv[number("PI_GRAD_NORM_EMA")], 2e-6)
+    t.close("v", np.linalg.norm(g[2 * CHUNK :]), isv[number("V_GRAD_NORM_EMA")], 2e-6)
+
+
+@oracle("optim")
+def a_non_finite_gradient_refuses_the_update(t: Trial) -> None:
+    """Nothing moves, the count is published, three in a row set the sticky flag, which a good update does not clear."""
+    state, isv = fresh(4), seed_values({})
+    state["grads"][5] = np.nan
+    before = state["params"].copy()
+    for expected in (1, 2, 3):
+        state = update(t, state, isv)
+        t.equal(f"consecutive refusals {expected}", [expected, int(expected == 3)], state["fault"])
+    t.equal("parameters", before, state["params"])
+    t.equal("count", 1, state["isv"][number("NONFINITE_COUNT")])
+    state["grads"] = np.ones_like(state["grads"])
+    state = update(t, state, isv)
+    t.equal("sticky", [0, 1], state["fault"])
+    t.equal("still nothing moves", before, state["params"])
+    t.equal("no update counted", 0, state["adam_step"])
+
+
+@oracle("optim")
+def one_bad_update_is_skipped_and_training_goes_on(t: Trial) -> None:
+    """After one refused update the next good one is Adam's first."""
+    state, isv = fresh(5), seed_values({"lr_pi": 1e-3, "lr_v": 1e-3, "lr_aux": 1e-3})
+    good = state["grads"].copy()
+    state["grads"] = np.full_like(good, np.inf)
+    state = update(t, state, isv)
+    state["grads"] = good
+    before = state["params"].copy()
+    state = update(t, state, isv)
+    t.equal("first update", [0, 0, 1, 1, 1, 0], state["adam_step"])
+    # Adam's first step is the rate times the sign of the gradient.
+    t.close("moved by the rate", 1e-3, np.abs(state["params"] - before)[CHUNK:], 2e-6)
+
+
+@oracle("optim")
+def tanh_layers_and_their_slopes(t: Trial) -> None:
+    """y = tanh(y + b), and grad * (1 - y^2) against central differences in float64."""
+    rng = np.random.default_rng(6)
+    y, b = rng.normal(size=(7, 5)).astype(np.float32), rng.normal(size=5).astype(np.float32)
+    out = t.run("bias_tanh", {"bias": b, "y": y}, rows=7, cols=5)["y"]
+    # tanhf is within 2 ulp of values below 1.
+    t.close("tanh", np.tanh(y.astype(np.float64) + b), out, 3e-7)
+    x, g = np.arctanh(np.clip(out.astype(np.float64), -0.999, 0.999)), rng.normal(size=(7, 5)).astype(np.float32)
+    got = t.run("tanh_backward", {"y": np.tanh(x).astype(np.float32), "grad": g}, rows=7, cols=5)["grad"]
+    t.close("slope", g * (np.tanh(x + 1e-6) - np.tanh(x - 1e-6)) / 2e-6, got, 2e-6)
+
+
+@oracle("optim")
+def diagnostic_ring_keeps_the_last_records(t: Trial) -> None:
+    """Records go round the ring and the head counts them."""
+    ring, head, isv = np.zeros((3, 640), np.float32), np.zeros(1, np.uint32), np.arange(640, dtype=np.float32)
+    for i in range(5):
+        out = t.run("rl_diag_record", {"isv": isv + i, "diag_ring": ring, "diag_head": head}, R=3)
+        ring, head = out["diag_ring"], out["diag_head"]
+    t.equal("head", [5], head)
+    t.equal("slots", np.stack([isv + 3, isv + 4, isv + 2]), ring)
