@@ -75,14 +75,14 @@ def _mamba_buffers(tag: str) -> tuple[Buffer, ...]:
         _buffer(f"{tag}_dt", f"W, B, {HEADS}", "step size of a head", "snapshots"),
         _buffer(f"{tag}_decay", f"W, B, {HEADS}", "what a head's state keeps of the previous snapshot's, 0..1"),
         _buffer(f"{tag}_s", f"W, B, {_HIDDEN}", "output of the scan: what earlier snapshots contribute"),
-        _buffer(f"{tag}_norm", f"W, B, {_HIDDEN}", "gated and normalised; backward: parts of the norm weights' gradient"),
+        _buffer(f"{tag}_norm", f"W, B, {_HIDDEN}", "gated, normalised; backward: parts of the norm weights' gradient"),
         _buffer(f"{tag}_rstd", "W, B", "reciprocal root mean square under the normalisation"),
         _buffer(f"{tag}_out", f"W, B, {_HIDDEN}", "output of the block (m2: with the residual)"),
     )
 
 
 BUFFERS = (
-    _buffer("gap", "W, B", f"{GAP_SCALE} ln(1 + ms since the row's previous snapshot); 0 at the window's first", "log ms"),
+    _buffer("gap", "W, B", f"{GAP_SCALE} ln(1 + ms since the row's previous snapshot); 0 at w = 0", "scaled log ms"),
     _buffer("vsn_gate", f"W, B, {_INPUT}", "selection weights; backward: gradient of their logits"),
     _buffer("vsn_out", f"W, B, {_INPUT}", "selected inputs", "mixed"),
     *_mamba_buffers("m1"),
@@ -99,7 +99,7 @@ BUFFERS = (
     _buffer("encoder_grad_vsn", f"W, B, {_INPUT}", "gradient of the selected inputs"),
     _buffer("encoder_grad_proj", f"W, B, {PROJ}", "gradient of an in-projection"),
     _buffer("encoder_grad_out", f"W, B, {_HIDDEN}", "gradient of a block's output"),
-    _buffer("encoder_grad_y", f"W, B, {_HIDDEN}", "gradient of the normalised output, then of y (before gate and norm)"),
+    _buffer("encoder_grad_y", f"W, B, {_HIDDEN}", "gradient of the normalised output, then before gate and norm"),
     _buffer("encoder_grad_x", f"W, B, {_HIDDEN}", "gradient of dt x in the scan, through later snapshots"),
     _buffer("encoder_grad_bc", f"W, B, 2*{_HIDDEN}", "gradients of B and C, one part a head"),
     _buffer("encoder_grad_head", f"B, {2 * HEADS}", "gradients of a_log and skip, one part a row"),
@@ -140,7 +140,8 @@ class _Pass:
 
 
 def _own_block(tag: str, width: str, source: str) -> _Block:
-    return _Block(tag, width, source, *(f"{tag}_{n}" for n in ("proj", "xbc", "dt", "decay", "s", "norm", "rstd", "out")))
+    own = (f"{tag}_{n}" for n in ("proj", "xbc", "dt", "decay", "s", "norm", "rstd", "out"))
+    return _Block(tag, width, source, *own)
 
 
 _TRAINED = _Pass(
@@ -157,9 +158,18 @@ _TRAINED = _Pass(
 
 
 def _scratch_block(tag: str, width: str, source: str, out: str) -> _Block:
-    grad, own = "encoder_grad_", "target_"
     return _Block(
-        tag, width, source, f"{grad}proj", f"{grad}bc", f"{own}dt", f"{own}decay", f"{grad}y", f"{grad}x", f"{own}rstd", out
+        tag,
+        width,
+        source,
+        proj="encoder_grad_proj",
+        xbc="encoder_grad_bc",
+        dt="target_dt",
+        decay="target_decay",
+        s="encoder_grad_y",
+        norm="encoder_grad_x",
+        rstd="target_rstd",
+        out=out,
     )
 
 
@@ -196,7 +206,7 @@ def forward(snapshots: int, prefix: str = "") -> list[Step]:
 def backward(snapshots: int) -> list[Step]:
     """grad_h -> the gradient of every tensor, overwritten. Consumes what the last ``forward(snapshots)`` kept."""
     first, second = _TRAINED.blocks
-    grad_out = "encoder_grad_out"
+    grad_out, logits = "encoder_grad_out", _rows("vsn_gate", _INPUT)
     return [
         *_cfc_backward(snapshots),
         *_mamba_backward(second),
@@ -204,8 +214,8 @@ def backward(snapshots: int) -> list[Step]:
         *_mamba_backward(first),
         _input_gradient(first, "encoder_grad_vsn"),
         Stage("vsn_backward", {"grad_out": "encoder_grad_vsn", "gate": "vsn_gate", **_BACKWARD}),
-        Matmul("vsn grad w", _rows("x", _INPUT), _rows("vsn_gate", _INPUT), _weights("grad_w_vsn", _INPUT, _INPUT), trans_a=True),
-        _column_sums("vsn grad b", _rows("vsn_gate", _INPUT), "grad_b_vsn"),
+        Matmul("vsn grad w", _rows("x", _INPUT), logits, _weights("grad_w_vsn", _INPUT, _INPUT), trans_a=True),
+        _column_sums("vsn grad b", logits, "grad_b_vsn"),
     ]
 
 
@@ -296,7 +306,9 @@ def _mamba_backward(block: _Block) -> list[Step]:
         _column_sums(f"{tag} grad a_log", View("encoder_grad_head", **head), f"grad_a_log_{tag}"),
         _column_sums(f"{tag} grad skip", View("encoder_grad_head", **head, col0=f"{HEADS}"), f"grad_skip_{tag}"),
         _column_sums(f"{tag} grad w_conv", View("encoder_grad_conv", cols=_CONV, **conv), f"grad_w_{tag}_conv"),
-        _column_sums(f"{tag} grad b_conv", View("encoder_grad_conv", cols=XBC, **conv, col0=_CONV), f"grad_b_{tag}_conv"),
+        _column_sums(
+            f"{tag} grad b_conv", View("encoder_grad_conv", cols=XBC, **conv, col0=_CONV), f"grad_b_{tag}_conv"
+        ),
         _column_sums(
             f"{tag} grad b_dt",
             _rows("encoder_grad_proj", f"{HEADS}", ld=PROJ, col0=_DT_COLUMN),
@@ -366,10 +378,10 @@ def _cfc_backward(snapshots: int) -> list[Step]:
         ]
         if w:
             steps.append(Matmul(f"cfc grad h {w}", pre, _backbone(1), carry, trans_b=True))
-    pre, grad_gates = _rows("cfc_pre"), _rows("cfc_gates", gates)
+    pre, grad_gates, grad_w = _rows("cfc_pre"), _rows("cfc_gates", gates), _weights("grad_w_cfc_gates", _HIDDEN, gates)
     return [
         *steps,
-        Matmul("cfc grad w_gates", _rows("cfc_u"), grad_gates, _weights("grad_w_cfc_gates", _HIDDEN, gates), trans_a=True),
+        Matmul("cfc grad w_gates", _rows("cfc_u"), grad_gates, grad_w, trans_a=True),
         _column_sums("cfc grad b_gates", grad_gates, "grad_b_cfc_gates"),
         Matmul("cfc grad w_x", _rows("m2_out"), pre, _backbone(0, "grad_"), trans_a=True),
         Matmul("cfc grad w_h", _rows("cfc_states"), pre, _backbone(1, "grad_"), trans_a=True),

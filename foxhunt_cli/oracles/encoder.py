@@ -1,4 +1,4 @@
-"""Oracles of the full encoder: each kernel against float64 formulas, causality, time gaps, gradients, initial values."""
+"""Oracles of the full encoder: kernels against float64 formulas, causality, time gaps, gradients, start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from foxhunt_cli.nets import encoder_full
 from foxhunt_cli.nets.params import initial_values, lay_out
 from foxhunt_cli.oracles import encoder_rig as formulas
 from foxhunt_cli.oracles.base import Trial, oracle
-from foxhunt_cli.oracles.encoder_rig import D, HEAD_DIM, HEADS, PROJ, STATE, TAPS, XBC, EncoderRig, H
+from foxhunt_cli.oracles.encoder_rig import HEAD_DIM, HEADS, PROJ, STATE, TAPS, XBC, D, EncoderRig, H
 
 # Tolerances, absolute, for values of order 1: float32 against float64.
 ELEMENT = 2e-6  # an element-wise formula: a few roundings, transcendentals to 3 ulp
@@ -145,9 +145,8 @@ def mamba2_scan_backward_matches_adjoint(t: Trial) -> None:
     t.close("dB, a head", grad_b, bc[:, :, 0], 4 * SUM)
     t.close("dC, a head", np.einsum("wbhpn,wbhp->wbhn", state, ds), bc[:, :, 1], 4 * SUM)
     dt_x = np.einsum("wbhpn,wbn->wbhp", grad, b_map)
-    a["s"] = (formulas.scan(d["xbc"], d["dt"], d["decay"]) - formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]).astype(
-        np.float32
-    )
+    own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
+    a["s"] = (formulas.scan(d["xbc"], d["dt"], d["decay"]) - own).astype(np.float32)
     a["grad_x"] = t.run("mamba2_scan_backward_x", a, W=W, B=B)["grad_x"]
     own_x = np.sum(b_map * d["xbc"][..., H + STATE :], -1, keepdims=True) * d["grad_y"]
     t.close("d(dt x), own share added", dt_x.reshape(W, B, H), a["grad_x"] + own_x, 4 * SUM)
@@ -214,7 +213,8 @@ def _cell(rng: np.random.Generator) -> dict[str, np.ndarray]:
 def cfc_cell_forward_and_backward(t: Trial) -> None:
     rng, w, T = np.random.default_rng(9), 6, 4
     pre, recurrent, bias = 3 * _f32(rng, W, B, H), _f32(rng, B, H), _f32(rng, H)
-    u = t.run("cfc_backbone_forward", {"pre": pre, "recurrent": recurrent, "bias": bias, "u": 0 * pre}, B=B, w=w, slot=w)["u"]
+    inputs = {"pre": pre, "recurrent": recurrent, "bias": bias, "u": 0 * pre}
+    u = t.run("cfc_backbone_forward", inputs, B=B, w=w, slot=w)["u"]
     v = pre[w].astype(np.float64) + recurrent + bias
     t.close("u", formulas.AMPLITUDE * np.tanh(2 / 3 * v), u[w], 2 * ELEMENT)
     a = _cell(rng)
@@ -236,7 +236,8 @@ def cfc_cell_forward_and_backward(t: Trial) -> None:
     t.close("gradient of the gate product", np.concatenate(want, -1), dg, SUM)
     grad_u = _f32(rng, W, B, H)
     got_v = t.run("cfc_backbone_backward", {"u": u, "grad": grad_u}, B=B, w=w)["grad"]
-    t.close("gradient before tanh", grad_u[w] * formulas.AMPLITUDE * 2 / 3 * (1 - np.tanh(2 / 3 * v) ** 2), got_v[w], SUM)
+    slope = formulas.AMPLITUDE * 2 / 3 * (1 - np.tanh(2 / 3 * v) ** 2)
+    t.close("gradient before tanh", grad_u[w] * slope, got_v[w], SUM)
 
 
 @oracle("encoder")
@@ -318,14 +319,17 @@ def encoder_initial_values(t: Trial) -> None:
     layout = lay_out(encoder_full.PARAMETERS, {})
     flat = initial_values(layout, 0)
     size = {name: layout.view(flat, name) for name in layout.offsets}
-    for name, limit in (("w_vsn", (6 / 112) ** 0.5), ("w_m1_in", (6 / (D + PROJ)) ** 0.5), ("w_cfc_gates", (6 / 256) ** 0.5)):
+    for name, fan in (("w_vsn", D + D), ("w_m1_in", D + PROJ), ("w_cfc_gates", H + H)):
+        limit = (6 / fan) ** 0.5
         t.close(f"{name}: largest, Xavier", limit, np.abs(size[name]).max(), 0.02 * limit)
     zero = [n for n in size if n.startswith("b_") and not n.endswith("_dt")]
     t.true("biases are 0", all(not size[n].any() for n in zero), ", ".join(zero))
     for tag in ("m1", "m2"):
-        t.equal(f"{tag}: skip and norm weights are 1", 1.0, np.concatenate([size[f"skip_{tag}"], size[f"w_{tag}_norm"]]))
+        t.equal(f"{tag}: skip is 1", 1.0, size[f"skip_{tag}"])
+        t.equal(f"{tag}: norm weights are 1", 1.0, size[f"w_{tag}_norm"])
         memory = 1.0 / (np.exp(size[f"a_log_{tag}"]) * np.log1p(np.exp(size[f"b_{tag}_dt"])))
-        t.true(f"{tag}: memories of 2.9 to 21.5 snapshots", (memory > 2.8).all() and (memory < 21.6).all(), str(memory.round(1)))
+        within = (memory > 2.8).all() and (memory < 21.6).all()
+        t.true(f"{tag}: memories of 2.9 to 21.5 snapshots", within, str(memory.round(1)))
     rig = EncoderRig(t.device, W=40, T=8, B=4, seed=0, noise=0.0)
     rig.run("forward")
     spread = rig.get("h").std()
