@@ -1,12 +1,286 @@
-"""``foxhunt data``: look at, check, convert and make market data."""
+"""``foxhunt data``: look at, check, convert and make market data.
+
+Thin: parses, calls the package ``data``, renders. Numeric libraries are imported when a command runs.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+if TYPE_CHECKING:
+    from foxhunt_cli.data.market_data import MarketData
+    from foxhunt_cli.data.options import DataOptions
+    from foxhunt_cli.data.statistics import Statistic
+    from foxhunt_cli.data.synthetic import SyntheticOptions
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at, check, convert and make market data.")
 
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Databento .dbn or .dbn.zst (mbp-10), LOBSTER, .csv, .parquet, .fhx.")]
+Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
+FormatOption = Annotated[str | None, typer.Option("--format", help="dbn, parquet or fhx [by the output's name].")]
+InstrumentOption = Annotated[str | None, typer.Option("--instrument", help="Instrument preset, e.g. ES, EQUITY [inferred].")]
+TickOption = Annotated[str | None, typer.Option("--tick-size", help="Tick size, e.g. 0.25 or 1/64.")]
+SymbolOption = Annotated[str | None, typer.Option("--symbol", help="Which symbol of a file with several.")]
+IdOption = Annotated[int | None, typer.Option("--instrument-id", help="Which instrument id of a file with several.")]
+GapOption = Annotated[float, typer.Option("--session-gap", metavar="SECONDS", help="A longer pause ends a session.")]
+StartOption = Annotated[str | None, typer.Option("--start", help="First time used, ISO 8601, UTC.")]
+EndOption = Annotated[str | None, typer.Option("--end", help="Time to stop before, ISO 8601, UTC.")]
+MaxOption = Annotated[int | None, typer.Option("--max-snapshots", help="Use at most so many.")]
+StrideOption = Annotated[int, typer.Option("--stride", help="Keep every N-th snapshot; trades between are summed.")]
+DirtyOption = Annotated[bool, typer.Option("--allow-dirty", help="Accept a source of which over 5 % had to be dropped.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
-@data_app.callback()
-def data() -> None:
-    """Look at, check, convert and make market data."""
+
+@data_app.command("info")
+def info(
+    files: Files,
+    instrument: InstrumentOption = None,
+    tick_size: TickOption = None,
+    symbol: SymbolOption = None,
+    instrument_id: IdOption = None,
+    session_gap: GapOption = 1800.0,
+    start: StartOption = None,
+    end: EndOption = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Measure the market's statistics (needs 1,000 snapshots).")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show what a source holds: instrument, span, sessions, what cleaning found.
+
+    \b
+    Example:
+      foxhunt data info ESH4.mbp-10.dbn.zst --stats
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.data.statistics import measure
+
+    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id,
+                       session_gap_s=session_gap, start=start, end=end, allow_dirty=True, cache=False)
+    terminal = Terminal()
+    data = _load(files, options)
+    measured = measure(data) if stats else []
+    if json:
+        terminal.json({**_facts(data), "findings": [f.model_dump() for f in data.report.findings], "warnings": data.report.warnings,
+                       "statistics": [{"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured]})
+        return
+    _show_facts(data, terminal)
+    _show_findings(data, terminal)
+    if measured:
+        _show_statistics(measured, terminal)
+
+
+@data_app.command("validate")
+def validate(
+    files: Files,
+    instrument: InstrumentOption = None,
+    tick_size: TickOption = None,
+    symbol: SymbolOption = None,
+    instrument_id: IdOption = None,
+    session_gap: GapOption = 1800.0,
+    json: JsonOption = False,
+) -> None:
+    """Check that a source can be trained on; exit status 1 if a check fails, 5 if it cannot be read at all.
+
+    \b
+    Example:
+      foxhunt data validate ESH4.mbp-10.dbn.zst
+    """
+    from rich.table import Table
+
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.data.validate import checks
+
+    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id,
+                       session_gap_s=session_gap, allow_dirty=True, cache=False)
+    terminal = Terminal()
+    data = _load(files, options)
+    results = checks(data)
+    passed = all(check.ok for check in results)
+    if json:
+        terminal.json({"source": data.source, "passed": passed, "checks": [vars(check) for check in results],
+                       "findings": [f.model_dump() for f in data.report.findings], "warnings": data.report.warnings})
+    else:
+        table = Table(box=None, title=data.source, title_justify="left")
+        for column in ("", "check", "expected", "got"):
+            table.add_column(column, overflow="fold")
+        for check in results:
+            table.add_row("pass" if check.ok else "FAIL", check.name, check.expected, check.got)
+        terminal.show(table)
+        _show_findings(data, terminal)
+    if not passed:
+        raise typer.Exit(1)
+
+
+@data_app.command("convert")
+def convert(
+    files: Files,
+    output: Output,
+    format: FormatOption = None,
+    instrument: InstrumentOption = None,
+    tick_size: TickOption = None,
+    symbol: SymbolOption = None,
+    instrument_id: IdOption = None,
+    session_gap: GapOption = 1800.0,
+    start: StartOption = None,
+    end: EndOption = None,
+    max_snapshots: MaxOption = None,
+    stride: StrideOption = 1,
+    allow_dirty: DirtyOption = False,
+) -> None:
+    """Read and clean a source, and write what is left.
+
+    \b
+    Example:
+      foxhunt data convert ESH4.mbp-10.dbn.zst -o es.fhx --stride 5
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.data.write import write_data
+
+    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id, session_gap_s=session_gap,
+                       start=start, end=end, max_snapshots=max_snapshots, stride=stride, allow_dirty=allow_dirty, cache=False)
+    kind = _format(output, format)
+    terminal = Terminal()
+    data = _load(files, options)
+    write_data(output, data, kind)
+    for warning in data.report.warnings:
+        terminal.note(f"warning: {warning}")
+    terminal.show(f"{output}: {len(data):,} snapshots, {output.stat().st_size:,} bytes")
+
+
+@data_app.command("make-synthetic")
+def make_synthetic(
+    output: Output,
+    format: FormatOption = None,
+    preset: Annotated[str, typer.Option("--preset", help="wavy, realistic, noise or dirty.")] = "wavy",
+    snapshots: Annotated[int, typer.Option("--snapshots", help="Snapshots to make.")] = 400_000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the generator.")] = 0,
+    edge: Annotated[float, typer.Option("--edge", help="Size of the waves of wavy; 0 = none.")] = 1.0,
+    sessions: Annotated[int, typer.Option("--sessions", help="Trading sessions to spread them over.")] = 1,
+    stats: Annotated[bool, typer.Option("--stats", help="Print its statistics beside those of ES.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Make a synthetic market and write it as a file.
+
+    \b
+    Example:
+      foxhunt data make-synthetic --preset realistic --snapshots 100000 -o es-like.dbn.zst
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.data.source import load_market_data
+    from foxhunt_cli.data.statistics import measure
+    from foxhunt_cli.data.write import write_synthetic
+
+    kind = _format(output, format)
+    synthetic = _synthetic(preset=preset, snapshots=snapshots, seed=seed, edge=edge, sessions=sessions)
+    terminal = Terminal()
+    write_synthetic(output, synthetic, kind)
+    measured = measure(load_market_data(None, _options(), synthetic)) if stats else []
+    if json:
+        terminal.json({"file": str(output), "format": kind, "bytes": output.stat().st_size, "market": synthetic.model_dump(),
+                       "statistics": [{"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured]})
+        return
+    terminal.show(f"{output}: {synthetic.describe()}, {output.stat().st_size:,} bytes")
+    if measured:
+        _show_statistics(measured, terminal)
+
+
+def _options(**given: object) -> DataOptions:
+    from foxhunt_cli.data.options import DataOptions
+
+    return _model(DataOptions, given)
+
+
+def _synthetic(**given: object) -> SyntheticOptions:
+    from foxhunt_cli.data.synthetic import SyntheticOptions
+
+    return _model(SyntheticOptions, given)
+
+
+def _model(model: type, given: dict[str, object]):
+    """A pydantic model from options; what it refuses is a wrong command line."""
+    from pydantic import ValidationError
+
+    try:
+        return model(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0]).removesuffix("_s").replace("_", "-") if first["loc"] else "options"
+        raise typer.BadParameter(f"--{name}: {first['msg'].removeprefix('Value error, ')}") from error
+
+
+def _format(output: Path, given: str | None) -> str:
+    from foxhunt_cli.data.write import FORMATS
+
+    kind = given or output.name.removesuffix(".zst").rpartition(".")[2]
+    if kind not in FORMATS:
+        raise typer.BadParameter(f"--format: expected one of {', '.join(FORMATS)}, or an output named *.dbn, *.dbn.zst, *.parquet, *.fhx; got '{kind}'")
+    return kind
+
+
+def _load(files: list[Path], options: DataOptions) -> MarketData:
+    from foxhunt_cli.data.source import load_market_data
+    from foxhunt_cli.data.synthetic import SyntheticOptions
+
+    return load_market_data(tuple(files), options, SyntheticOptions())
+
+
+def _facts(data: MarketData) -> dict[str, object]:
+    """What `info` says of a data set."""
+    from foxhunt_cli.data.clean import price_text
+    from foxhunt_cli.data.report import iso_time
+
+    report, instrument, records = data.report, data.instrument, data.records
+    low, high = (int((data.reference_ticks + int(v)) * instrument.tick_nano) for v in (records["bid_px"][:, 0].min(), records["ask_px"][:, 0].max()))
+    return {
+        "source": report.description,
+        "instrument": instrument.describe(),
+        "records": report.rows,
+        "book records": report.book_rows,
+        "snapshots": len(data),
+        "dropped": report.dropped,
+        "sessions": len(data.session_start),
+        "longest session": int(data.session_lengths.max()),
+        "first": iso_time(report.first_ts_ns),
+        "last": iso_time(report.last_ts_ns),
+        "lowest bid": price_text(low),
+        "highest ask": price_text(high),
+        "trades": int(records["trade_count"].sum()),
+        "digest": data.digest,
+    }
+
+
+def _show_facts(data: MarketData, terminal) -> None:
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in _facts(data).items():
+        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    terminal.show(table)
+
+
+def _show_findings(data: MarketData, terminal) -> None:
+    from rich.table import Table
+
+    for warning in data.report.warnings:
+        terminal.note(f"warning: {warning}")
+    if not data.report.findings:
+        return
+    table = Table(box=None, title="found by cleaning", title_justify="left")
+    for column in ("reason", "records", "", "first record", "example"):
+        table.add_column(column, justify="right" if column in ("records", "first record") else "left", overflow="fold")
+    for f in data.report.findings:
+        table.add_row(f.reason, f"{f.count:,}", "dropped" if f.dropped else "kept", f"{f.first_record:,}", f.example)
+    terminal.show(table)
+
+
+def _show_statistics(measured: list[Statistic], terminal) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, title="statistics, and where ES has them", title_justify="left")
+    for column in ("statistic", "value", "ES from", "to", ""):
+        table.add_column(column, justify="left" if column == "statistic" else "right")
+    for s in measured:
+        table.add_row(f"{s.name} {f'[{s.unit}]' if s.unit else ''}", f"{s.value:.3f}", f"{s.low:g}", f"{s.high:g}", "" if s.ok else "outside")
+    terminal.show(table)

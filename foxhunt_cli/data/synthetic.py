@@ -25,15 +25,15 @@ from foxhunt_cli.config.instruments import Instrument, presets
 from foxhunt_cli.data.record import LEVELS, SNAPSHOT
 from foxhunt_cli.data.regime import decayed_sum, fill_previous, fill_regime
 
-HYSTERESIS = 0.35
-"""Ticks beyond its own tick that p must go before the book follows; P(reversal) = 1 / (1 + 2 h) = 0.59."""
+HYSTERESIS = 0.33
+"""Ticks beyond its own tick that p must go before the book follows; P(reversal) = 1 / (1 + 2 h) = 0.60."""
 SIZE_MEAN = np.array([35, 52, 57, 58, 54, 52, 53, 52, 51, 50], np.float64)
 """Mean size by level, lots; measured on ES."""
 SIZE_LOG_SIGMA = np.array([0.92, 0.65, 0.5, 0.45, 0.4, 0.35, 0.35, 0.3, 0.3, 0.3], np.float64)
 """Standard deviation of log size by level; measured on ES."""
-TOP_LEAN = 1.8
+TOP_LEAN = 1.9
 """Log size that a whole tick of p inside its tick shifts from one side of the top to the other."""
-TOP_NOISE_SIGMA = 0.55
+TOP_NOISE_SIGMA = 0.6
 """Standard deviation of the part of the top's log size that p does not explain."""
 TOP_CHANGE = 0.36
 """Chance that a given side's top changes in a snapshot; measured on ES."""
@@ -94,7 +94,7 @@ class Style:
 
 _STYLES = {
     "wavy": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08, top_length=25),
-    "realistic": Style(rate=25.0, burst=1.4, step_sigma=0.08, volatility_sigma=0.5, deep_change=0.03, top_length=400),
+    "realistic": Style(rate=25.0, burst=1.4, step_sigma=0.075, volatility_sigma=0.5, deep_change=0.03, top_length=1000),
     "noise": Style(rate=11.0, burst=0.6, step_sigma=0.2, volatility_sigma=0.25, deep_change=0.08, top_length=25),
 }
 _STYLES["dirty"] = _STYLES["realistic"]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -16,6 +18,7 @@ from foxhunt_cli.data.errors import DataError, file_error
 from foxhunt_cli.data.fhx import write_fhx
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.record import LEVELS
+from foxhunt_cli.data.synthetic import SyntheticOptions
 
 FORMATS = ("dbn", "parquet", "fhx")
 INSTRUMENT_ID = 1
@@ -49,6 +52,21 @@ def write_data(path: Path, data: MarketData, kind: str, block: Block | None = No
         raise DataError(f"format {kind!r} is not known; expected one of {', '.join(FORMATS)}")
 
 
+def write_synthetic(path: Path, synthetic: SyntheticOptions, kind: str) -> None:
+    """A synthetic market as a file; `dirty` as DBN or Parquet keeps its damage, as .fhx it is cleaned."""
+    from foxhunt_cli.data.dirty import dirty_blocks
+    from foxhunt_cli.data.options import DataOptions
+    from foxhunt_cli.data.source import load_market_data
+
+    data = load_market_data(None, DataOptions(), synthetic)
+    block = None
+    if synthetic.preset == "dirty" and kind != "fhx":
+        blocks = list(dirty_blocks(synthetic))
+        names = ("row", "ts", "price", "size", "has_book", "trade_volume", "trade_count", "masked")
+        block = Block(**{name: np.concatenate([getattr(b, name) for b in blocks]) for name in names})
+    write_data(path, data, kind, block)
+
+
 def dbn_bytes(block: Block, symbol: str) -> bytes:
     """A DBN version 3 file, schema mbp-10, of one instrument."""
     import databento_dbn as dbn
@@ -62,13 +80,11 @@ def dbn_bytes(block: Block, symbol: str) -> bytes:
     return bytes(meta) + dbn_records(block).tobytes()
 
 
-def _mapping(raw_symbol: str, start: int, end: int):
-    from datetime import datetime, timedelta, timezone
-
-    import databento_dbn as dbn
-
+def _mapping(raw_symbol: str, start: int, end: int) -> SimpleNamespace:
+    """The header's statement that `raw_symbol` is INSTRUMENT_ID over the days of the data."""
     first, last = (datetime.fromtimestamp(max(t, 0) // 1_000_000_000, timezone.utc).date() for t in (start, end))
-    return dbn.SymbolMapping(raw_symbol, [dbn.MappingInterval(first, last + timedelta(days=1), str(INSTRUMENT_ID))])
+    interval = SimpleNamespace(start_date=first, end_date=last + timedelta(days=1), symbol=str(INSTRUMENT_ID))
+    return SimpleNamespace(raw_symbol=raw_symbol, intervals=[interval])
 
 
 def dbn_records(block: Block) -> np.ndarray:
