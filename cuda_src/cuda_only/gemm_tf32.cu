@@ -79,6 +79,17 @@ extern "C" __global__ void __launch_bounds__(128) gemm_tf32_32x32(
     tf32_product<32, 32, 2, 2>(tile_memory, t, trans_a, trans_b);
 }
 
+// gemm_tf32_16x32: tiles of 16 x 32; a few dozen rows.
+// launch: blocks TILES, block 128, shared 16384
+// updates: out
+extern "C" __global__ void __launch_bounds__(128) gemm_tf32_16x32(
+    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
+    int trans_b, int accumulate, int k_chunk, long long split_stride) {
+    extern __shared__ __align__(16) float tile_memory[];
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 16, 32);
+    tf32_product<16, 32, 1, 4>(tile_memory, t, trans_a, trans_b);
+}
+
 // gemm_tf32_128x16: tiles of 128 x 16; skinny: N up to 16, bound by reading a.
 // launch: blocks TILES, block 256, shared 47104
 // updates: out

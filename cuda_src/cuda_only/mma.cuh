@@ -28,6 +28,21 @@ static __device__ __forceinline__ void copy_wait() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING));
 }
 
+// Reads N (2 or 4) blocks of 8 rows x 4 floats from shared memory. Lanes 8 i to 8 i + 7 give the addresses of the rows
+// of block i (multiples of 16 bytes); v[i] of a lane is element (lane / 4, lane % 4) of block i.
+template <int N>
+static __device__ __forceinline__ void load_blocks(float* v, const float* row) {
+    unsigned int from = (unsigned int)__cvta_generic_to_shared(row), bits[4];
+    if (N == 4) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                     : "=r"(bits[0]), "=r"(bits[1]), "=r"(bits[2]), "=r"(bits[3]) : "r"(from));
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];\n" : "=r"(bits[0]), "=r"(bits[1]) : "r"(from));
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) v[i] = __uint_as_float(bits[i]);
+}
+
 // Nearest TF32 number (10 bits of mantissa, ties away from zero). NaN stays NaN, which adding half a unit to the
 // bits would not promise.
 static __device__ __forceinline__ unsigned int to_tf32(float v) {
