@@ -15,8 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foxhunt_cli.buffers.row import Buffer
+from foxhunt_cli.config.dims import WARMUP_SNAPSHOTS
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View, Zero
+
+WINDOW = WARMUP_SNAPSHOTS  # K: snapshots an encoding looks at, at least
 
 # Shapes of a Mamba-2 block; cuda_src/nets/mamba2.cuh holds the same numbers.
 HEADS, STATE, TAPS = 8, 16, 4

@@ -14,6 +14,7 @@ from foxhunt_cli.oracles.encoder_rig import HEAD_DIM, HEADS, PROJ, STATE, TAPS, 
 # Tolerances, absolute, for values of order 1: float32 against float64.
 ELEMENT = 2e-6  # an element-wise formula: a few roundings, transcendentals to 3 ulp
 SUM = 2e-5  # sums and recurrences over 16 to 500 terms
+ULPS = 4 * 2.0**-23  # relative: three units in the last place, and the rounding of the comparison
 CENTRAL = 1e-5  # relative: central differences in double, step 1e-4
 WHOLE = 5e-5  # the whole encoder
 
@@ -66,6 +67,30 @@ def _adjoint_states(a: dict[str, np.ndarray]) -> np.ndarray:
         grad[w] = flow
         flow = a["decay"][w, ..., None, None] * flow
     return grad
+
+
+@oracle("encoder")
+def lanes_functions_hold_their_accuracy(t: Trial) -> None:
+    """tanh through the CfC's backbone, SiLU (and with it exp and sigmoid) through the convolution."""
+    size = np.concatenate([np.geomspace(1e-7, 30.0, B * H // 2 - 2), (60.0, 1e30)])
+    x = np.concatenate([-size, size]).astype(np.float32).reshape(1, B, H)
+    zero = np.zeros((B, H), np.float32)
+    v = (np.float32(1.5) * x).astype(np.float32)
+    u = t.run("cfc_backbone_forward", {"pre": v, "recurrent": zero, "bias": zero[0], "u": 0 * x}, B=B, w=0, slot=0)["u"]
+    tanh = formulas.AMPLITUDE * np.tanh(2 / 3 * v.astype(np.float64))
+    t.close("u / exact", np.ones_like(tanh), u / tanh, 2 * ULPS)
+    proj = np.zeros((1, 1, PROJ), np.float32)
+    proj[0, 0, H : H + XBC] = np.concatenate([-np.geomspace(87, 1e-7, XBC // 2), np.geomspace(1e-7, 1e30, XBC // 2)])
+    taps = np.zeros((TAPS, XBC), np.float32)
+    taps[-1] = 1.0
+    args = {"proj": proj, "conv_w": taps, "conv_b": 0 * taps[0], "xbc": np.zeros((1, 1, XBC), np.float32)}
+    got = t.run("mamba2_conv_forward", args, W=1, B=1)["xbc"]
+    value = proj[..., H : H + XBC].astype(np.float64)
+    exact = value / (1.0 + np.exp(-value))
+    t.close("SiLU / exact", np.ones_like(exact), got / exact, 2 * ULPS)
+    proj[0, 0, H : H + 4] = (-np.inf, np.inf, np.nan, -3e38)
+    got = t.run("mamba2_conv_forward", args, W=1, B=1)["xbc"][0, 0, :4]
+    t.true("infinity stays, NaN stays", got[1] == np.inf and np.isnan(got[2]), str(got))
 
 
 @oracle("encoder")

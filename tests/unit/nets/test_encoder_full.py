@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from foxhunt_cli.device.cpu import CpuDevice
+from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets import encoder_full
 from foxhunt_cli.oracles.encoder_rig import EncoderRig
 from foxhunt_cli.pipeline.stage import Matmul, Stage
@@ -120,6 +121,15 @@ def test_bootstrap_slice_of_grad_h_is_not_read(device):
     np.testing.assert_array_equal(plain, rig.get("grad_w_m1_in"))
 
 
+def test_nothing_is_read_before_it_is_written():
+    buffers = {b.name for b in encoder_full.BUFFERS} - {"gap"}
+    for steps in (encoder_full.forward(36) + encoder_full.backward(36), encoder_full.forward(36, "target_")):
+        written: set[str] = set()
+        for step in steps:
+            assert not (_read([step]) & buffers) - written, step
+            written |= _written([step])
+
+
 def test_every_tensor_has_a_gradient_a_branch_and_a_target():
     tensors = {p.name: p for p in encoder_full.PARAMETERS}
     written = {step.out.name for step in encoder_full.backward(36) if isinstance(step, Matmul)}
@@ -138,12 +148,22 @@ def test_forward_only_pass_has_no_activations_of_its_own_width():
 
 
 def _written(steps) -> set[str]:
-    from foxhunt_cli.kernels.registry import kernel
-
     names = set()
     for step in steps:
         if isinstance(step, Matmul):
             names.add(step.out.name)
         elif isinstance(step, Stage):
             names |= {step.remap.get(p, p) for p in kernel(step.kernel).writes}
+        else:
+            names.add(step.name)
+    return names
+
+
+def _read(steps) -> set[str]:
+    names = set()
+    for step in steps:
+        if isinstance(step, Matmul):
+            names |= {step.a.name, step.b.name} | ({step.out.name} if step.accumulate else set())
+        elif isinstance(step, Stage):
+            names |= {step.remap.get(p, p) for p in kernel(step.kernel).reads}
     return names
