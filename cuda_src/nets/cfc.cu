@@ -2,12 +2,12 @@
 //
 // Source: Hasani et al. 2022, the CfC cell with a scaled-tanh backbone.
 //   v = [x, h] W_b + b_b,   u = 1.7159 tanh(2/3 v)
-//   f = tanh(u W_f + b_f),  g = tanh(u W_g + b_g),  blend = lanes_sigmoid(-(u W_a + b_a) gap + (u W_t + b_t))
+//   f = tanh(u W_f + b_f),  g = tanh(u W_g + b_g),  blend = sigmoid(-(u W_a + b_a) gap + (u W_t + b_t))
 //   h <- f blend + g (1 - blend)
 // gap is the time since the row's previous snapshot (log1p of ms, scaled; 0 = none): a gap of 0 leaves the offset
 // alone to blend, a large one drives the blend to 0 or 1 by the sign of the rate.
-// The products are operations of the device: x W_b of all snapshots at once, then two small ones a snapshot. w is the
-// snapshot of the launch, slot where u and the gates of that snapshot lie (w, or 0 when nothing is kept for a backward).
+// The products are operations of the device: x W_b of all snapshots at once, then two small ones a snapshot.
+// w: the snapshot of the launch. slot: where its u and gates lie (w, or 0 when nothing is kept for a backward).
 // Thread mapping: one block a row, one thread a hidden unit.
 // Edge cases: NaN and infinity pass through; saturated gates have gradient exactly 0.
 #include "nets/cfc.cuh"

@@ -78,23 +78,24 @@ extern "C" __global__ void mamba2_scan_forward(const float* __restrict__ xbc, co
 // mamba2_norm_forward: skip connection, gate and RMS normalisation.
 // launch: threads W*B, block 64
 // One thread a token; the mean square is summed in eight partial sums. s [W, B, 128]; xbc [W, B, 160];
-// proj [W, B, 296] (z); skip [8]; norm_w [128]; norm [W, B, 128]; rstd [W, B] = 1 / sqrt(mean u^2 + eps).
+// proj [W, B, 296] (z); dt [W, B, 8]; skip [8]; norm_w [128]; norm [W, B, 128]; rstd [W, B] = 1 / sqrt(mean u^2 + eps).
 extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, const float* __restrict__ xbc,
                                                const float* __restrict__ proj, const float* __restrict__ dt,
-                                               const float* __restrict__ skip, const float* __restrict__ norm_w, 
+                                               const float* __restrict__ skip, const float* __restrict__ norm_w,
                                                float* __restrict__ norm, float* __restrict__ rstd, int W, int B) {
     const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (token >= (long long)W * B) return;
-    const float* y = s + token * MAMBA_INNER;
+    const float* past = s + token * MAMBA_INNER;
     const float* x = xbc + token * MAMBA_XBC;
+    const float own = mamba_own(x);
     const float* z = proj + token * MAMBA_PROJ;
     float* out = norm + token * MAMBA_INNER;
     float lane[MAMBA_LANES];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
+        const float through = fmaf(dt[token * MAMBA_HEADS + head], own, skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
-            out[c] = fmaf(through, x[c], y[c]) * lanes_silu(z[c]);
+            out[c] = fmaf(through, x[c], past[c]) * lanes_silu(z[c]);
         }
     }
     for (int c = 0; c < MAMBA_INNER; c += MAMBA_LANES) {
@@ -114,13 +115,14 @@ extern "C" __global__ void mamba2_norm_forward(const float* __restrict__ s, cons
 extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, const float* __restrict__ xbc,
                                                 const float* __restrict__ proj, const float* __restrict__ dt,
                                                 const float* __restrict__ skip, const float* __restrict__ norm_w,
-                                                const float* __restrict__ rstd,
-                                                float* __restrict__ norm, float* __restrict__ grad,
-                                                float* __restrict__ grad_proj, int W, int B) {
+                                                const float* __restrict__ rstd, float* __restrict__ norm,
+                                                float* __restrict__ grad, float* __restrict__ grad_proj, int W,
+                                                int B) {
     const long long token = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (token >= (long long)W * B) return;
-    const float* y = s + token * MAMBA_INNER;
+    const float* past = s + token * MAMBA_INNER;
     const float* x = xbc + token * MAMBA_XBC;
+    const float own = mamba_own(x);
     const float* z = proj + token * MAMBA_PROJ;
     float* part = norm + token * MAMBA_INNER;
     float* d = grad + token * MAMBA_INNER;
@@ -129,11 +131,11 @@ extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, con
     float lane[MAMBA_LANES];
     for (int l = 0; l < MAMBA_LANES; ++l) lane[l] = 0.0f;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
+        const float through = fmaf(dt[token * MAMBA_HEADS + head], own, skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
             const float gate = lanes_sigmoid(z[c]);
             dz[c] = gate;  // parked for the last loop
-            part[c] = fmaf(through, x[c], y[c]) * (z[c] * gate * r * d[c]);
+            part[c] = fmaf(through, x[c], past[c]) * (z[c] * gate * r * d[c]);
         }
     }
     for (int c = 0; c < MAMBA_INNER; c += MAMBA_LANES) {
@@ -141,12 +143,12 @@ extern "C" __global__ void mamba2_norm_backward(const float* __restrict__ s, con
     }
     const float mean = mamba_sum_lanes(lane) / MAMBA_INNER;
     for (int head = 0; head < MAMBA_HEADS; ++head) {
-        const float through = mamba_through(x, dt[token * MAMBA_HEADS + head], skip[head]);
+        const float through = fmaf(dt[token * MAMBA_HEADS + head], own, skip[head]);
         for (int c = head * MAMBA_HEAD_DIM; c < (head + 1) * MAMBA_HEAD_DIM; ++c) {
-            const float gate = dz[c], swish = z[c] * gate, full = fmaf(through, x[c], y[c]);
-            const float du = r * fmaf(-full * swish * r, mean, norm_w[c] * d[c]);
+            const float gate = dz[c], swish = z[c] * gate, y = fmaf(through, x[c], past[c]);
+            const float du = r * fmaf(-y * swish * r, mean, norm_w[c] * d[c]);
             d[c] = du * swish;
-            dz[c] = du * full * gate * fmaf(z[c], 1.0f - gate, 1.0f);
+            dz[c] = du * y * gate * fmaf(z[c], 1.0f - gate, 1.0f);
         }
     }
 }
@@ -223,27 +225,29 @@ extern "C" __global__ void mamba2_scan_backward_dt(const float* __restrict__ xbc
         const float* row = xbc + token * MAMBA_XBC;
         const float* x = row + first;
         const float step = dt[token * MAMBA_HEADS + head];
-        const float later = mamba_dot16(x, grad_x + token * MAMBA_INNER + first), own = mamba_dot16(dy, x);
+        const float later = mamba_dot16(x, grad_x + token * MAMBA_INNER + first), through_x = mamba_dot16(dy, x);
         grad_log_decay += mamba_dot16(dy, s + token * MAMBA_INNER + first) - step * later;
         grad_a_log = fmaf(grad_log_decay, -rate * step, grad_a_log);
-        grad_skip += own;
-        const float grad_step = fmaf(-rate, grad_log_decay, later + mamba_through(row, own, 0.0f));
+        grad_skip += through_x;
+        const float grad_step = fmaf(-rate, grad_log_decay, fmaf(mamba_own(row), through_x, later));
         grad_proj[token * MAMBA_PROJ + MAMBA_DT_COLUMN + head] = grad_step * -expm1f(-step);
     }
     grad_head[(long long)b * 2 * MAMBA_HEADS + head] = grad_a_log;
     grad_head[(long long)b * 2 * MAMBA_HEADS + MAMBA_HEADS + head] = grad_skip;
 }
 
-// Gradients of SiLU's output in columns c .. c+7 of (x, B, C): x from its two uses, B and C summed over the heads.
-static __device__ inline void conv_output_gradient(const float* xbc, const float* grad_x, const float* grad_y, const float* grad_bc,
-                                                   const float* dt, const float* skip, long long token, int c,
-                                                   float* grad) {
+// Gradients of SiLU's output in columns c .. c+7 of (x, B, C): x from later
+// snapshots and its own, B and C summed over the heads.
+static __device__ inline void conv_output_gradient(const float* xbc, const float* grad_x, const float* grad_y,
+                                                   const float* grad_bc, const float* dt, const float* skip,
+                                                   long long token, int c, float* grad) {
     if (c < MAMBA_INNER) {
         const int head = c / MAMBA_HEAD_DIM;
-        const float step = dt[token * MAMBA_HEADS + head], through = mamba_through(xbc, step, skip[head]);
-        const float* gx = grad_x + token * MAMBA_INNER + c;
-        const float* gs = grad_y + token * MAMBA_INNER + c;
-        for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = fmaf(step, gx[l], through * gs[l]);
+        const float step = dt[token * MAMBA_HEADS + head];
+        const float through = fmaf(step, mamba_own(xbc + token * MAMBA_XBC), skip[head]);
+        const float* later = grad_x + token * MAMBA_INNER + c;
+        const float* dy = grad_y + token * MAMBA_INNER + c;
+        for (int l = 0; l < MAMBA_LANES; ++l) grad[l] = fmaf(step, later[l], through * dy[l]);
         return;
     }
     const int map = (c - MAMBA_INNER) / MAMBA_STATE, n = (c - MAMBA_INNER) % MAMBA_STATE;
@@ -282,10 +286,10 @@ static __device__ inline void conv_slope(const float (*taps)[MAMBA_LANES], const
 // taps', then of the bias' gradient.
 extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, const float* __restrict__ conv_w,
                                                 const float* __restrict__ conv_b, const float* __restrict__ xbc,
-                                                const float* __restrict__ skip, const float* __restrict__ dt, const float* __restrict__ grad_y,
-                                                const float* __restrict__ grad_x, const float* __restrict__ grad_bc,
-                                                float* __restrict__ grad_proj, float* __restrict__ grad_conv, int W,
-                                                int B) {
+                                                const float* __restrict__ skip, const float* __restrict__ dt,
+                                                const float* __restrict__ grad_y, const float* __restrict__ grad_x,
+                                                const float* __restrict__ grad_bc, float* __restrict__ grad_proj,
+                                                float* __restrict__ grad_conv, int W, int B) {
     const int groups = MAMBA_XBC / MAMBA_LANES;
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= B * groups) return;
@@ -305,7 +309,7 @@ extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, 
     }
     for (int w = W - 1; w >= 0; --w) {
         const long long token = (long long)w * B + b;
-        conv_output_gradient(xbc + token * MAMBA_XBC, grad_x, grad_y, grad_bc, dt, skip, token, c, grad);
+        conv_output_gradient(xbc, grad_x, grad_y, grad_bc, dt, skip, token, c, grad);
         conv_slope(taps, inputs, bias, grad);
         conv_shift(ahead);
         for (int l = 0; l < MAMBA_LANES; ++l) ahead[0][l] = grad[l];

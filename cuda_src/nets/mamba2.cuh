@@ -36,9 +36,9 @@ static __device__ inline float mamba_dot16(const float* a, const float* b) {
     return mamba_sum_lanes(lane);
 }
 
-// How much of x reaches s + skip x in its own snapshot: skip + dt (B C). xbc: the token's row.
-static __device__ inline float mamba_through(const float* xbc, float dt, float skip) {
-    return fmaf(dt, mamba_dot16(xbc + MAMBA_B_COLUMN, xbc + MAMBA_C_COLUMN), skip);
+// B C of a token, xbc: its row. y = s + (skip + dt (B C)) x.
+static __device__ inline float mamba_own(const float* xbc) {
+    return mamba_dot16(xbc + MAMBA_B_COLUMN, xbc + MAMBA_C_COLUMN);
 }
 
 // A 16 x 8 tile of a head's states: 16 rows that are summed over, 8 columns that a thread owns.

@@ -25,7 +25,8 @@ def torch():
 
 
 def _distance(want: np.ndarray, got: np.ndarray) -> float:
-    return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+    """Relative L2; absolute where nothing is expected (one snapshot: no decay acts)."""
+    return float(np.linalg.norm(got - want) / (np.linalg.norm(want) or 1.0))
 
 
 def _scan(torch, xbc, dt, decay):
@@ -68,7 +69,7 @@ def _encode(torch, p, x, gap, T):
     return torch.stack(out[-(T + 1) :])
 
 
-@pytest.mark.parametrize(("B", "T", "K"), [(1, 16, 32), (16, 16, 32), (33, 4, 32), (16, 1, 32), (2, 32, 32)])
+@pytest.mark.parametrize(("B", "T", "K"), [(1, 16, 32), (16, 16, 32), (33, 4, 32), (16, 1, 32), (2, 32, 32), (3, 1, 1)])
 def test_against_autograd(device, torch, B, T, K):
     rig = EncoderRig(device, W=K + T, T=T, B=B, seed=B + T)
     rig.run("forward", "backward")
@@ -78,7 +79,7 @@ def test_against_autograd(device, torch, B, T, K):
     (h[:T] * torch.tensor(rig.get("grad_h")[:T])).sum().backward()
     distances = {name: _distance(w.grad.numpy(), rig.get(f"grad_{name}")) for name, w in p.items()}
     print(f"B {B}, T {T}: worst {max(distances, key=distances.get)} {max(distances.values()):.1e}")
-    assert max(distances.values()) <= RELATIVE_L2, distances
+    assert all(d <= RELATIVE_L2 for d in distances.values()), distances
 
 
 def test_two_runs_and_every_schedule_give_the_same_bits():
