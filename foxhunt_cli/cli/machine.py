@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import foxhunt_cli
+
 CORE = ("numpy", "pydantic", "typer", "rich", "databento-dbn", "zstandard", "safetensors", "orjson")
 EXTRAS = {"matplotlib": "plots", "pyarrow": "parquet"}
 COMPILER_FIX = "apt install g++, or pip install 'foxhunt[cpu]' for a compiler as a wheel"
@@ -47,7 +49,7 @@ def usable_devices(findings: list[Finding]) -> list[str]:
 
 def _versions() -> Iterator[Finding]:
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
-    yield Finding("foxhunt", "info", f"{importlib.metadata.version('foxhunt')}, {system}")
+    yield Finding("foxhunt", "info", f"{foxhunt_cli.__version__}, {system}")
     found = []
     for name in CORE:
         version = _version(name)

@@ -18,6 +18,12 @@ def oracle(
     list_only: Annotated[bool, typer.Option("--list", help="List suites and their cases, run nothing.")] = False,
     case: Annotated[str, typer.Option("--case", help="Only cases whose name contains this text.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
+    precision: Annotated[
+        str, typer.Option("--precision", help="Matrix products on CUDA: fp32, or tf32 to see its error.")
+    ] = "fp32",
+    agree: Annotated[
+        bool, typer.Option("--agree", help="Compare every kernel with the CPU device instead of judging it.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of lines.")] = False,
 ) -> None:
     """Prove the kernels on this machine.
@@ -37,7 +43,12 @@ def oracle(
     if list_only:
         _list(chosen, terminal, json)
         return
-    results = _run(chosen, device, terminal, json)
+    if precision not in ("fp32", "tf32"):
+        raise typer.BadParameter(f"--precision: expected fp32 or tf32, got '{precision}'")
+    if agree:
+        _agree(chosen, device, precision, terminal, json)
+        return
+    results = _run(chosen, device, precision, terminal, json)
     if not all(result.passed for result in results):
         raise typer.Exit(1)
 
@@ -72,11 +83,13 @@ def _list(chosen: dict[str, list[Case]], terminal: Terminal, json: bool) -> None
             terminal.show(f"  {case.name}")
 
 
-def _run(chosen: dict[str, list[Case]], device: str, terminal: Terminal, json: bool) -> list[CaseResult]:
+def _run(
+    chosen: dict[str, list[Case]], device: str, precision: str, terminal: Terminal, json: bool
+) -> list[CaseResult]:
     from foxhunt_cli.device.select import select
     from foxhunt_cli.oracles.base import run_case
 
-    selection = select(device)
+    selection = select(device, precision=precision)
     opened = selection.device
     terminal.note(selection.line)
     results = []
@@ -90,6 +103,28 @@ def _run(chosen: dict[str, list[Case]], device: str, terminal: Terminal, json: b
     else:
         terminal.show(f"{len(results) - failed} passed, {failed} failed in {sum(r.seconds for r in results):.1f} s")
     return results
+
+
+def _agree(chosen: dict[str, list[Case]], device: str, precision: str, terminal: Terminal, json: bool) -> None:
+    """The table of differences between ``device`` and the CPU device, kernel by kernel."""
+    from foxhunt_cli.device.cpu import CpuDevice
+    from foxhunt_cli.device.select import select
+    from foxhunt_cli.oracles.agreement import Mirror
+    from foxhunt_cli.oracles.base import run_case
+
+    selection = select(device, precision=precision)
+    terminal.note(f"{selection.line}, compared with the CPU device")
+    mirror = Mirror(selection.device, CpuDevice())
+    for case in (case for cases in chosen.values() for case in cases):
+        run_case(case, mirror)
+    scores = [mirror.agreements[name] for name in sorted(mirror.agreements)]
+    if json:
+        terminal.json({"device": selection.device.describe(), "kernels": [vars(s) for s in scores]})
+        return
+    terminal.show(f"{'kernel':<34} {'launches':>8} {'values':>10} {'differ':>9} {'max abs':>9} {'relative':>9} integers")
+    for s in scores:
+        figures = f"{s.launches:>8} {s.values:>10,} {s.bits_differ:>9,} {s.max_abs:>9.2g} {s.max_relative:>9.2g}"
+        terminal.show(f"{s.kernel:<34} {figures} {s.integers_differ:>8}")
 
 
 def _show(result: CaseResult, terminal: Terminal) -> None:
