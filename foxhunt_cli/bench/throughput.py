@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
@@ -18,6 +17,9 @@ from foxhunt_cli.train.compile_bar import compile_bar
 from foxhunt_cli.train.engine import Engine, build_engine, compile_run
 from foxhunt_cli.train.prepare import prepare_training
 from foxhunt_cli.train.split import split
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
 
 _REPEATS = 7
 _WARM_UP = 3

@@ -101,6 +101,7 @@ def train(
       foxhunt train --market noise -b 32 --set isv.lr_pi=0.0005 --set holdout=0.3
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.cli.report import show_summary
     from foxhunt_cli.config.load import Setting, load_config
 
     given = {param: value for param, value in context.params.items() if value not in (None, [], ())}
@@ -109,5 +110,7 @@ def train(
 
     from foxhunt_cli.train.loop import train as run
 
-    summary = run(run_config, Terminal(quiet=quiet))
+    terminal = Terminal(quiet=quiet)
+    summary = run(run_config, terminal)
+    show_summary(summary, run_config, terminal)
     raise typer.Exit(summary.exit_status)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from foxhunt_cli.cli.console import Terminal
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
 
 
 @contextmanager
@@ -21,7 +23,7 @@ def compile_bar(terminal: Terminal) -> Iterator[Callable[[int, int, str], None]]
             if not tasks:
                 tasks.append(bar.add_task("", total=total, label=label))
                 if not terminal.live:
-                    terminal.note(f"compiling {total} kernel files (once; later runs load them from the cache)")
+                    terminal.note(f"compiling {total} kernel file{'s' if total > 1 else ''} (once; later runs load them from the cache)")
             bar.update(tasks[0], completed=done, total=total, label=label)
 
         yield progress

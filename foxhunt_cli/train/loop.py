@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.data.report import CleaningReport
 from foxhunt_cli.data.source import load_market_data
@@ -29,6 +28,9 @@ from foxhunt_cli.train.prepare import prepare_training
 from foxhunt_cli.train.progress import Progress
 from foxhunt_cli.train.signals import StopRequest
 from foxhunt_cli.train.split import Split, split
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
 
 
 class NumericFault(RuntimeError):
@@ -67,16 +69,12 @@ class Run:
 
 
 def train(config: RunConfig, terminal: Terminal) -> RunSummary:
-    """Train a new run from ``config``; prints the summary and returns it. Raises what the CLI maps to exit statuses."""
+    """Train a new run from ``config`` and return how it ended. Raises what the CLI maps to exit statuses."""
     run = _start(config, terminal)
     with run.log, StopRequest() as stop:
         _loop(run, stop)
         status = stop.exit_status
-        summary = _finish(run, status)
-    from foxhunt_cli.train.report import show_summary
-
-    show_summary(summary, run.config, terminal)
-    return summary
+        return _finish(run, status)
 
 
 def _start(config: RunConfig, terminal: Terminal) -> Run:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.diag.sparkline import sparkline
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
 
 _PLAIN_EVERY_S = 10.0
 _HISTORY = 48

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from typing import TYPE_CHECKING
 
-from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.cli.eval import as_table
-from foxhunt_cli.config.run import RunConfig
-from foxhunt_cli.train.loop import RunSummary
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.run import RunConfig
+    from foxhunt_cli.train.loop import RunSummary
 
 
 def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> None:
     """Training figures, then the held-out comparison, then where the run is and how to read it."""
+    from rich.table import Table
+
     figures = summary.figures
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("steps", f"{figures['steps']:,} of {figures['rows']} rows, T = {config.rollout}")

@@ -1,0 +1,87 @@
+"""Generated files are up to date, and the tables agree with the kernels they describe."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from foxhunt_cli.buffers.table import buffers
+from foxhunt_cli.isv.header import render_slots, render_structure
+from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
+from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
+from foxhunt_cli.nets.params import CHUNK
+from foxhunt_cli.oracles.base import suites
+
+_ASSIGNED = re.compile(r"isv\[ISV_(\w+?)(?:\s*\+[^\]]*)?\]\s*(?:[-+*]?=)(?!=)")
+
+
+@cache
+def bodies() -> dict[str, str]:
+    """Text of each kernel, its comment included, up to the next kernel's comment."""
+    found = {}
+    for contract in kernels().values():
+        lines = contract.file.read_text().splitlines()
+        stop = next((i for i in range(contract.line, len(lines)) if lines[i].startswith("}")), len(lines))
+        start = contract.line - 1
+        while start and lines[start - 1].startswith("//"):
+            start -= 1
+        found[contract.name] = "\n".join(lines[start : stop + 1])
+    return found
+
+
+def test_generated_headers_are_up_to_date() -> None:
+    generated = cuda_root() / "generated"
+    assert (generated / "isv_slots.cuh").read_text() == render_slots(), "run: python -m foxhunt_cli.isv.header"
+    assert (generated / "structure.cuh").read_text() == render_structure(), "run: python -m foxhunt_cli.isv.header"
+
+
+def test_kernel_constants_equal_the_python_ones() -> None:
+    assert f"#define CHUNK {CHUNK} " in (cuda_root() / "nets" / "adam.cu").read_text()
+    assert all(row.dims == str(ISV_SIZE) for name, row in buffers().items() if name == "isv")
+
+
+@pytest.mark.parametrize("name", sorted(kernels()))
+def test_a_slot_is_written_by_its_owner_alone(name: str) -> None:
+    for slot in _ASSIGNED.findall(bodies()[name]):
+        assert by_name()[slot].owner == name, f"{name} writes {slot}, whose owner is '{by_name()[slot].owner}'"
+
+
+def test_every_owner_that_exists_mentions_its_slots() -> None:
+    for slot in slots():
+        if slot.owner in kernels():
+            text = kernels()[slot.owner].file.read_text()
+            stem = re.sub(r"_(\d+|VSN|MAMBA1|MAMBA2|CFC|HEADS)$", "", slot.name)
+            assert f"ISV_{slot.name}" in text or f"ISV_{stem}" in text, f"{slot.owner} does not name {slot.name}"
+
+
+def test_every_kernel_is_run_by_an_oracle() -> None:
+    """By name, in the text of the oracles or of the stage lists that oracles play."""
+    package = cuda_root().parent if (cuda_root().parent / "foxhunt_cli").is_dir() else Path(buffers.__module__)
+    import foxhunt_cli
+
+    root = Path(foxhunt_cli.__file__).parent
+    assert suites()
+    folders = ("oracles", "nets", "pipeline", "replay", "market")
+    text = "\n".join(p.read_text() for folder in folders for p in (root / folder).glob("*.py"))
+    missing = [name for name in kernels() if f'"{name}"' not in text]
+    assert not missing, f"no oracle or list names {missing}"
+    assert package
+
+
+def test_every_kernel_comment_says_what_it_is_for() -> None:
+    short = [c.name for c in kernels().values() if len(c.summary) < 20]
+    assert not short
+
+
+def test_every_folder_of_kernels_is_known() -> None:
+    known = {*GENERIC_FOLDERS, "include", "generated", "cuda_only"}
+    assert {p.name for p in cuda_root().iterdir() if p.is_dir()} <= known
+
+
+def test_readme_of_the_kernels_indexes_every_kernel() -> None:
+    text = (cuda_root() / "README.md").read_text()
+    missing = [name for name in kernels() if f"`{name}`" not in text]
+    assert not missing, f"cuda_src/README.md lacks {missing}"
