@@ -32,18 +32,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) gemm_fp32_128x128(
     fp32_product<128, 128, 8, 8>(tile_memory, t, trans_a, trans_b);
 }
 
-// gemm_fp32_128x64: tiles of 128 x 64; N up to 64.
-// launch: blocks TILES, block 256, shared 12800
-// updates: out
-extern "C" __global__ void __launch_bounds__(256) gemm_fp32_128x64(
-    const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
-    int trans_b, int accumulate, int k_chunk, long long split_stride) {
-    extern __shared__ __align__(16) float tile_memory[];
-    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 64);
-    fp32_product<128, 64, 8, 4>(tile_memory, t, trans_a, trans_b);
-}
-
-// gemm_fp32_64x64: tiles of 64 x 64; a few thousand rows.
+// gemm_fp32_64x64: tiles of 64 x 64; a few thousand rows, or columns that fill few tiles of 128.
 // launch: blocks TILES, block 256, shared 8704
 // updates: out
 extern "C" __global__ void __launch_bounds__(256) gemm_fp32_64x64(
@@ -65,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) gemm_fp32_32x32(
     fp32_product<32, 32, 2, 2>(tile_memory, t, trans_a, trans_b);
 }
 
-// gemm_fp32_128x16: tiles of 128 x 16; skinny: N up to 16.
+// gemm_fp32_128x16: tiles of 128 x 16; skinny: up to 16 columns.
 // launch: blocks TILES, block 256, shared 9728
 // updates: out
 extern "C" __global__ void __launch_bounds__(256) gemm_fp32_128x16(

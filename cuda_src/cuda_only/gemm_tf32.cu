@@ -12,91 +12,91 @@
 // NaN and infinity pass through.
 #include "cuda_only/gemm_tf32.cuh"
 
-template <int BM, int BN, int WARPS_M, int WARPS_N>
+template <int BM, int BN, int WARPS_M, int WARPS_N, int STAGES>
 static __device__ __forceinline__ void tf32_product(float* shared, const GemmTile& t, int trans_a, int trans_b) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     if (trans_a && trans_b) {
         // One shape is enough for the rarest case; the host chooses it.
-        if constexpr (BM == 64) Tf32<BM, BN, WARPS_M, WARPS_N, true, true>::run(shared, t);
-    } else if (trans_a) Tf32<BM, BN, WARPS_M, WARPS_N, true, false>::run(shared, t);
-    else if (trans_b) Tf32<BM, BN, WARPS_M, WARPS_N, false, true>::run(shared, t);
-    else Tf32<BM, BN, WARPS_M, WARPS_N, false, false>::run(shared, t);
+        if constexpr (BM == 64) Tf32<BM, BN, WARPS_M, WARPS_N, STAGES, true, true>::run(shared, t);
+    } else if (trans_a) Tf32<BM, BN, WARPS_M, WARPS_N, STAGES, true, false>::run(shared, t);
+    else if (trans_b) Tf32<BM, BN, WARPS_M, WARPS_N, STAGES, false, true>::run(shared, t);
+    else Tf32<BM, BN, WARPS_M, WARPS_N, STAGES, false, false>::run(shared, t);
 #endif
 }
 
-// gemm_tf32_128x160: tiles of 128 x 160; N near 160 or 320, such as the 296 columns of an in-projection.
-// launch: blocks TILES, block 256, shared 92160
+// gemm_tf32_128x160: tiles of 128 x 160; columns near a multiple of 160, such as the 296 of an in-projection.
+// launch: blocks TILES, block 256, shared 82944
 // updates: out
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x160(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 160);
-    tf32_product<128, 160, 2, 4>(tile_memory, t, trans_a, trans_b);
+    tf32_product<128, 160, 2, 4, 2>(tile_memory, t, trans_a, trans_b);
 }
 
 // gemm_tf32_128x128: tiles of 128 x 128; wide products.
-// launch: blocks TILES, block 256, shared 81920
+// launch: blocks TILES, block 256, shared 73728
 // updates: out
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x128(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 128);
-    tf32_product<128, 128, 2, 4>(tile_memory, t, trans_a, trans_b);
+    tf32_product<128, 128, 2, 4, 2>(tile_memory, t, trans_a, trans_b);
 }
 
-// gemm_tf32_128x64: tiles of 128 x 64; N up to 64.
-// launch: blocks TILES, block 256, shared 61440
+// gemm_tf32_128x64: tiles of 128 x 64; many rows, up to 64 columns.
+// launch: blocks TILES, block 256, shared 82944
 // updates: out
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x64(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 64);
-    tf32_product<128, 64, 4, 2>(tile_memory, t, trans_a, trans_b);
+    tf32_product<128, 64, 4, 2, 3>(tile_memory, t, trans_a, trans_b);
 }
 
 // gemm_tf32_64x64: tiles of 64 x 64; a few thousand rows: more, smaller blocks.
-// launch: blocks TILES, block 128, shared 40960
+// launch: blocks TILES, block 128, shared 55296
 // updates: out
 extern "C" __global__ void __launch_bounds__(128) gemm_tf32_64x64(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 64, 64);
-    tf32_product<64, 64, 2, 2>(tile_memory, t, trans_a, trans_b);
+    tf32_product<64, 64, 2, 2, 3>(tile_memory, t, trans_a, trans_b);
 }
 
-// gemm_tf32_32x32: tiles of 32 x 32; a few hundred rows.
-// launch: blocks TILES, block 128, shared 20480
+// gemm_tf32_32x64: tiles of 32 x 64; a few hundred rows.
+// launch: blocks TILES, block 128, shared 43008
 // updates: out
-extern "C" __global__ void __launch_bounds__(128) gemm_tf32_32x32(
+extern "C" __global__ void __launch_bounds__(128) gemm_tf32_32x64(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
-    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 32, 32);
-    tf32_product<32, 32, 2, 2>(tile_memory, t, trans_a, trans_b);
+    GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 32, 64);
+    tf32_product<32, 64, 2, 2, 3>(tile_memory, t, trans_a, trans_b);
 }
 
 // gemm_tf32_16x32: tiles of 16 x 32; a few dozen rows.
-// launch: blocks TILES, block 128, shared 16384
+// launch: blocks TILES, block 128, shared 24576
 // updates: out
 extern "C" __global__ void __launch_bounds__(128) gemm_tf32_16x32(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 16, 32);
-    tf32_product<16, 32, 1, 4>(tile_memory, t, trans_a, trans_b);
+    tf32_product<16, 32, 1, 4, 3>(tile_memory, t, trans_a, trans_b);
 }
 
-// gemm_tf32_128x16: tiles of 128 x 16; skinny: N up to 16, bound by reading a.
-// launch: blocks TILES, block 256, shared 47104
+// gemm_tf32_128x16: tiles of 128 x 16; skinny: up to 16 columns, bound by reading a.
+// launch: blocks TILES, block 256, shared 64512
 // updates: out
 extern "C" __global__ void __launch_bounds__(256, 2) gemm_tf32_128x16(
     const float* a, const float* b, float* out, int M, int N, int K, int lda, int ldb, int ldo, int trans_a,
     int trans_b, int accumulate, int k_chunk, long long split_stride) {
     extern __shared__ __align__(16) float tile_memory[];
     GemmTile t = locate_tile(a, b, out, M, N, K, lda, ldb, ldo, accumulate, k_chunk, split_stride, 128, 16);
-    tf32_product<128, 16, 8, 1>(tile_memory, t, trans_a, trans_b);
+    tf32_product<128, 16, 8, 1, 3>(tile_memory, t, trans_a, trans_b);
 }

@@ -8,12 +8,7 @@
 #include "cuda_only/gemm_tile.cuh"
 #include "cuda_only/mma.cuh"
 
-#ifndef GEMM_TF32_DEPTH
-#define GEMM_TF32_DEPTH 16
-#endif
-#ifndef GEMM_TF32_STAGES
-#define GEMM_TF32_STAGES 4
-#endif
+#define GEMM_TF32_DEPTH 32  // k per stage: a row of a stage is one 128-byte line
 
 // Copies one operand's part of a stage after another into shared memory. A thread keeps its place in the tile and
 // moves along k by one addition: computed afresh for each copy, the addresses cost more than the multiplication.
@@ -59,9 +54,11 @@ struct Stager {
     }
 };
 
-template <int BM, int BN, int WARPS_M, int WARPS_N, bool TRANS_A, bool TRANS_B>
+// A tile of BM x BN by WARPS_M x WARPS_N warps, over a ring of STAGES (as many as 99 kB of shared memory hold, the most
+// a block may have on every architecture with TF32).
+template <int BM, int BN, int WARPS_M, int WARPS_N, int STAGES, bool TRANS_A, bool TRANS_B>
 struct Tf32 {
-    static constexpr int DEPTH = GEMM_TF32_DEPTH, STAGES = GEMM_TF32_STAGES, THREADS = 32 * WARPS_M * WARPS_N;
+    static constexpr int DEPTH = GEMM_TF32_DEPTH, THREADS = 32 * WARPS_M * WARPS_N;
     static constexpr int STRIDE_A = TRANS_A ? BM + 8 : DEPTH + 4, STRIDE_B = TRANS_B ? DEPTH + 4 : BN + 8;
     static constexpr int SIZE_A = TRANS_A ? DEPTH * STRIDE_A : BM * STRIDE_A;
     static constexpr int SIZE_B = TRANS_B ? BN * STRIDE_B : DEPTH * STRIDE_B;

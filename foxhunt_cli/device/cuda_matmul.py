@@ -13,9 +13,15 @@ import numpy as np
 
 from foxhunt_cli.device.base import DeviceError, Product
 
-DEPTH = 16  # splits are whole numbers of pipeline stages (gemm_tf32.cuh)
+DEPTH = 32  # splits are whole numbers of pipeline stages (gemm_tf32.cuh)
 BUSY_BLOCKS = 264  # two blocks on each of 132 multiprocessors: enough to keep a large GPU's memory busy
-LEAST_SPLIT = 256  # shorter splits cost more in the second pass than they gain
+ENOUGH_BLOCKS = 128  # with fewer blocks, smaller tiles are faster
+
+# Tiles from the widest down: (rows, columns, blocks below which the next is tried). Measured on one H200.
+TILES = {
+    "tf32": ((128, 128, ENOUGH_BLOCKS), (128, 64, ENOUGH_BLOCKS), (64, 64, ENOUGH_BLOCKS), (32, 64, 64), (16, 32, 0)),
+    "fp32": ((128, 128, ENOUGH_BLOCKS), (64, 64, ENOUGH_BLOCKS), (32, 32, 0)),
+}
 
 
 @dataclass(frozen=True)
@@ -80,34 +86,46 @@ def row_stride(name: str, array: Any) -> int:
     return across
 
 
-def tile_for(shape: Shape, trans_a: bool, trans_b: bool) -> tuple[int, int]:
+def tile_for(shape: Shape, trans_a: bool, trans_b: bool, precision: str) -> tuple[int, int]:
     """(rows, columns) of the tile."""
     if trans_a and trans_b:
         return 64, 64  # the one shape compiled for this rare case
     if shape.n <= 16 and shape.m > 64:
         return 128, 16
-    for rows, cols in ((128, 128), (128, 64), (64, 64)):
-        wide = rows == 128 and cols == 128
-        if wide and shape.n <= 64:
+    for rows, cols, enough in TILES[precision]:
+        if (rows == 128 and shape.m <= 64) or (cols == 128 and shape.n <= 64):
             continue
-        if -(-shape.m // rows) * -(-shape.n // cols) * max(1, shape.k // (4 * LEAST_SPLIT)) >= BUSY_BLOCKS // 2:
-            return rows, cols
-    return 32, 32
+        # Float32 is bound by arithmetic: columns of a tile that lie outside the matrix cost what the others do.
+        if precision == "fp32" and cols == 128 and _tiles(shape.n, cols) * cols > 1.15 * shape.n:
+            continue
+        # A second pass pays where k is long; where it is short, smaller tiles come first and splits last.
+        splits = splits_for(shape, rows, cols) if shape.k >= 2048 or rows <= 32 else 1
+        if _tiles(shape.m, rows) * _tiles(shape.n, cols) * splits >= enough:
+            wide = precision == "tf32" and cols == 128 and _tiles(shape.n, 160) < _tiles(shape.n, 128)
+            return rows, 160 if wide else cols
+    raise AssertionError("the last tile takes every shape")
+
+
+def splits_for(shape: Shape, rows: int, cols: int) -> int:
+    """How many splits keep the GPU busy: 1 where the tiles alone do or k is too short for a second pass to pay."""
+    tiles = _tiles(shape.m, rows) * _tiles(shape.n, cols)
+    if shape.k < 256 or tiles > BUSY_BLOCKS // 4:
+        return 1
+    shortest = 64 if shape.k <= 1024 else 256
+    return max(1, min(BUSY_BLOCKS // tiles, shape.k // shortest))
 
 
 def cut(shape: Shape, trans_a: bool = False, trans_b: bool = False, precision: str = "tf32") -> Cut:
     """How this product is cut."""
-    rows, cols = tile_for(shape, trans_a, trans_b)
-    if precision == "tf32" and (rows, cols) == (128, 128) and -(-shape.n // 160) < -(-shape.n // 128):
-        cols = 160
-    return cut_with(shape, precision, rows, cols)
+    rows, cols = tile_for(shape, trans_a, trans_b, precision)
+    return cut_with(shape, precision, rows, cols, splits_for(shape, rows, cols))
 
 
-def cut_with(shape: Shape, precision: str, rows: int, cols: int, splits: int | None = None) -> Cut:
-    """A cut with the given tile; splits by the rule unless given."""
-    tiles = -(-shape.m // rows) * -(-shape.n // cols)
-    if splits is None:
-        splits = max(1, min(BUSY_BLOCKS // tiles, shape.k // LEAST_SPLIT)) if shape.k >= 4 * LEAST_SPLIT else 1
-    chunk = -(-shape.k // splits)
-    chunk = -(-chunk // DEPTH) * DEPTH
-    return Cut(f"gemm_{precision}_{rows}x{cols}", rows, cols, chunk, -(-shape.k // chunk))
+def cut_with(shape: Shape, precision: str, rows: int, cols: int, splits: int) -> Cut:
+    """A cut with the given tile and at most ``splits`` splits, none of them empty."""
+    chunk = _tiles(_tiles(shape.k, splits), DEPTH) * DEPTH
+    return Cut(f"gemm_{precision}_{rows}x{cols}", rows, cols, chunk, _tiles(shape.k, chunk))
+
+
+def _tiles(size: int, tile: int) -> int:
+    return -(-size // tile)
