@@ -10,9 +10,9 @@
 #include "abi.h"
 #include "context.h"
 #include "order.h"
+#include "text.h"
 
-#include <cstdlib>
-#include <string>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -53,9 +53,12 @@ constexpr size_t STACK_BYTES = 64 * 1024; // the builder refuses frames above ha
 
 class Block {
   public:
+    // Zeroed memory is a valid Block; pages of threads that never exist are never touched.
+    static Block* create() { return static_cast<Block*>(calloc(1, sizeof(Block))); }
+
     // Runs every thread of one block to its end. False after a fault, which report() describes.
     bool run(fh_thread_fn* thread, const void* args, unsigned threads, Order order);
-    const std::string& report() const { return report_; }
+    const char* report() const { return report_.c_str(); }
 
     void sync(const fh_site* here);
     int sync_reduce(int predicate, int kind, const fh_site* here);
@@ -82,32 +85,33 @@ class Block {
         running_ = t;
         fh_thread_index.x = int(t);
     }
-    void fail(const std::string& what);
-    std::string who_waits() const;
+    void fail(const char* what);
+    void tell_who_waits();
+    void tell_group(unsigned first, bool* told);
 
-    fh_thread_fn* thread_ = nullptr;
-    const void* args_ = nullptr;
-    unsigned threads_ = 0; // of this block
-    unsigned next_ = 0;    // threads started so far, an index into order_
-    unsigned exited_ = 0;
-    unsigned running_ = 0;
-    bool failed_ = false;
-    std::string report_;
-    void* main_context_ = nullptr;
+    fh_thread_fn* thread_;
+    const void* args_;
+    unsigned threads_; // of this block
+    unsigned next_;    // threads started so far, an index into order_
+    unsigned exited_;
+    unsigned running_;
+    bool failed_;
+    Text report_;
+    void* main_context_;
 
     // The barrier that is filling up.
-    unsigned waiting_ = 0;
-    const fh_site* barrier_site_ = nullptr;
-    bool barrier_mixed_ = false; // threads wait at different places
-    int reduce_partial_ = 0;
-    int reduce_result_ = 0; // of the last full barrier; read before the next can fill
+    unsigned waiting_;
+    const fh_site* barrier_site_;
+    bool barrier_mixed_; // threads wait at different places
+    int reduce_partial_;
+    int reduce_result_; // of the last full barrier; read before the next can fill
 
     // Ring of threads that may continue.
-    unsigned ready_head_ = 0, ready_count_ = 0;
+    unsigned ready_head_ = 0, ready_count_;
     uint16_t ready_[MAX_THREADS];
 
     uint16_t order_[MAX_THREADS];
-    unsigned ordered_threads_ = 0;
+    unsigned ordered_threads_;
     Order ordered_by_;
 
     // Per thread; arrays and not an array of structs, so that a barrier touches few cache lines.
@@ -125,12 +129,12 @@ class Block {
     // Stacks are kept for the life of the OS thread.
     char* stacks_[MAX_THREADS];
     uint16_t free_stacks_[MAX_THREADS];
-    unsigned stack_count_ = 0, free_count_ = 0;
-    unsigned entry_stack_ = 0; // the one the next fresh fiber starts on
+    unsigned stack_count_ = 0, free_count_;
+    unsigned entry_stack_; // the one the next fresh fiber starts on
 
 #ifdef FH_ASAN
-    const void* main_bottom_ = nullptr;
-    size_t main_size_ = 0;
+    const void* main_bottom_;
+    size_t main_size_;
 #endif
 };
 
@@ -201,8 +205,8 @@ inline void Block::leave(void** saved, unsigned self, bool dying) {
         if (t == self && !dying) return;
         target = context_[t];
         stack = stack_of_[t];
-    } else if (exited_ < threads_) {
-        fail("divergent barrier: " + who_waits());
+    } else if (exited_ < threads_) { // all that are left wait for one that will not come
+        fail(waiting_ ? "divergent barrier" : "deadlocked warp operation");
     }
 #ifdef FH_ASAN
     void* fake = nullptr;
@@ -237,7 +241,7 @@ inline void Block::arrive(const fh_site* here) {
 
 inline void Block::complete_barrier() {
     if (exited_ || barrier_mixed_) {
-        fail("divergent barrier: " + who_waits());
+        fail("divergent barrier");
         return;
     }
     // Everyone waits here, so nobody is ready: the ring is empty and restarts in the order of the schedule.
@@ -294,7 +298,7 @@ inline uint64_t Block::warp(uint32_t mask, uint64_t value, int kind, int source,
     site_[t] = here;
     state_[t] = AT_WARP;
     if (!(mask >> lane & 1)) {
-        fail("thread " + std::to_string(t) + " is not in the mask of its own warp operation: " + who_waits());
+        fail("a thread is not in the mask of its own warp operation");
         park(t);
     }
     warp_arrived_[warp] |= 1u << lane;
@@ -316,7 +320,7 @@ inline void Block::finish_warp(uint32_t mask, unsigned self) {
         if (!(mask >> lane & 1)) continue;
         const unsigned t = base + lane;
         if (warp_mask_[t] != mask || warp_kind_[t] != warp_kind_[self] || site_[t] != site_[self]) {
-            fail("mismatched warp operations: " + who_waits());
+            fail("mismatched warp operations");
             return;
         }
         ballot |= uint32_t(warp_value_[t] != 0) << lane;
@@ -359,48 +363,56 @@ inline unsigned Block::take_stack() {
     return stack_count_++;
 }
 
-inline void Block::fail(const std::string& what) {
+inline void Block::fail(const char* what) {
     if (failed_) return; // the first fault is the cause
     failed_ = true;
-    report_ = "block " + std::to_string(fh_block_index.x) + ": " + what;
+    report_.clear();
+    report_.add("block %d: %s: ", fh_block_index.x, what);
+    tell_who_waits();
 }
 
 // "threads 0-15 wait at __syncthreads, f.cu:12; threads 16-63 have exited"
-inline std::string Block::who_waits() const {
-    std::string text;
+inline void Block::tell_who_waits() {
     bool told[MAX_THREADS] = {};
     int groups = 0;
+    for (unsigned i = 0; i < next_; ++i) told[order_[i]] = true; // started; turned round below
+    for (unsigned t = 0; t < threads_; ++t) told[t] = !told[t] || state_[t] == RUNNING;
     for (unsigned first = 0; first < threads_; ++first) {
-        const bool started = state_[first] != RUNNING;
-        if (told[first] || !started) continue;
-        if (++groups > 6) return text + "; ...";
-        text += groups > 1 ? "; threads " : "threads ";
-        const char* comma = "";
-        for (unsigned t = first; t < threads_; ++t) {
-            auto same = [&](unsigned u) {
-                return state_[u] == state_[first] && (state_[u] == EXITED || site_[u] == site_[first]) &&
-                       (state_[u] != AT_WARP || warp_mask_[u] == warp_mask_[first]);
-            };
-            if (!same(t)) continue;
-            unsigned last = t;
-            while (last + 1 < threads_ && same(last + 1)) ++last;
-            text += comma + std::to_string(t) + (last > t ? "-" + std::to_string(last) : "");
-            comma = ",";
-            for (; t <= last; ++t) told[t] = true;
+        if (told[first]) continue;
+        if (groups++) report_.add("; ");
+        if (groups > 6) {
+            report_.add("...");
+            return;
         }
-        if (state_[first] == EXITED) {
-            text += " have exited";
-            continue;
-        }
-        text += state_[first] == AT_BARRIER ? " wait at __syncthreads" : " wait at a warp operation";
-        if (state_[first] == AT_WARP) {
-            char mask[32];
-            snprintf(mask, sizeof mask, " (mask 0x%08x)", warp_mask_[first]);
-            text += mask;
-        }
-        text += ", " + std::string(site_[first]->file) + ":" + std::to_string(site_[first]->line);
+        tell_group(first, told);
     }
-    return text;
+}
+
+// Adds the threads that are where `first` is, as ranges, and marks them told.
+inline void Block::tell_group(unsigned first, bool* told) {
+    auto alike = [&](unsigned t) {
+        return t < threads_ && !told[t] && state_[t] == state_[first] &&
+               (state_[t] == EXITED || site_[t] == site_[first]) &&
+               (state_[t] != AT_WARP || warp_mask_[t] == warp_mask_[first]);
+    };
+    const char* before = "threads ";
+    bool members[MAX_THREADS] = {};
+    for (unsigned t = first; t < threads_; ++t) members[t] = alike(t);
+    for (unsigned t = first; t < threads_; ++t) {
+        if (!members[t]) continue;
+        unsigned last = t;
+        while (last + 1 < threads_ && members[last + 1]) ++last;
+        report_.add(last > t ? "%s%u-%u" : "%s%u", before, t, last);
+        before = ",";
+        for (; t <= last; ++t) told[t] = true;
+    }
+    if (state_[first] == EXITED) {
+        report_.add(" have exited");
+        return;
+    }
+    if (state_[first] == AT_BARRIER) report_.add(" wait at __syncthreads");
+    if (state_[first] == AT_WARP) report_.add(" wait at a warp operation (mask 0x%08x)", warp_mask_[first]);
+    report_.add(", %s:%d", site_[first]->file, site_[first]->line);
 }
 
 } // namespace fh

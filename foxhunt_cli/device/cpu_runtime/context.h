@@ -6,9 +6,9 @@
 // A switch is about 5 ns in assembly and 300 ns through ucontext, which makes a system call for the signal mask.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #if defined(FH_UCONTEXT) || !(defined(__x86_64__) || defined(__aarch64__))
 #include <ucontext.h>
@@ -38,11 +38,11 @@ static inline void* prepare_stack(char* bottom, size_t size, void (*entry)()) {
 // rbx and rbp are saved by hand (clang refuses them as clobbers); all else is a clobber, so that the compiler
 // saves only what is live. The AVX-512 registers must be in the list: without them a caller's values kept in
 // zmm16-31 or k1-7 survive inlining and inter-procedural register allocation on paper, and not in fact.
+// Pushes below the stack pointer: the runtime is built with -mno-red-zone.
 static inline __attribute__((always_inline)) void switch_context(void** saved, void* target) {
     void* a = saved;
     void* d = target;
     asm volatile(
-        "leaq -128(%%rsp), %%rsp\n\t" // step over the red zone
         "pushq %%rbp\n\t"
         "pushq %%rbx\n\t"
         "leaq 1f(%%rip), %%rcx\n\t"
@@ -53,8 +53,7 @@ static inline __attribute__((always_inline)) void switch_context(void** saved, v
         "jmpq *%%rcx\n"
         "1:\n\t"
         "popq %%rbx\n\t"
-        "popq %%rbp\n\t"
-        "leaq 128(%%rsp), %%rsp"
+        "popq %%rbp"
         : "+a"(a), "+d"(d)
         :
         : "rcx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc", "xmm0", "xmm1",

@@ -32,6 +32,7 @@
 #define log1pf log1p
 #define log2f log2
 #define logf log
+#define nanf nan
 #define nearbyintf nearbyint
 #define powf pow
 #define rintf rint
@@ -72,6 +73,7 @@ float log10f(float) noexcept;
 float log1pf(float) noexcept;
 float log2f(float) noexcept;
 float logf(float) noexcept;
+float nanf(const char*) noexcept;
 float nearbyintf(float) noexcept;
 float powf(float, float) noexcept;
 float rintf(float) noexcept;
@@ -84,36 +86,84 @@ float tanhf(float) noexcept;
 float tgammaf(float) noexcept;
 float truncf(float) noexcept;
 
+double acos(double) noexcept;
+double asin(double) noexcept;
+double atan(double) noexcept;
+double cbrt(double) noexcept;
 double ceil(double) noexcept;
+double cos(double) noexcept;
+double cosh(double) noexcept;
+double erf(double) noexcept;
+double erfc(double) noexcept;
 double exp(double) noexcept;
+double exp2(double) noexcept;
+double expm1(double) noexcept;
 double fabs(double) noexcept;
 double floor(double) noexcept;
-double fma(double, double, double) noexcept;
 double log(double) noexcept;
-double pow(double, double) noexcept;
+double log10(double) noexcept;
+double log1p(double) noexcept;
+double log2(double) noexcept;
 double rint(double) noexcept;
+double round(double) noexcept;
+double sin(double) noexcept;
+double sinh(double) noexcept;
 double sqrt(double) noexcept;
+double tan(double) noexcept;
+double tanh(double) noexcept;
+double trunc(double) noexcept;
+double atan2(double, double) noexcept;
+double copysign(double, double) noexcept;
+double fmod(double, double) noexcept;
+double pow(double, double) noexcept;
+double fma(double, double, double) noexcept;
 }
 
 #ifndef FOXHUNT_DOUBLE // CUDA overloads the plain names; without these a float would be computed in double, unseen
-static inline float ceil(float x) { return ceilf(x); }
-static inline float exp(float x) { return expf(x); }
-static inline float fabs(float x) { return fabsf(x); }
-static inline float floor(float x) { return floorf(x); }
-static inline float fma(float a, float b, float c) { return fmaf(a, b, c); }
-static inline float log(float x) { return logf(x); }
-static inline float pow(float a, float b) { return powf(a, b); }
-static inline float rint(float x) { return rintf(x); }
-static inline float sqrt(float x) { return sqrtf(x); }
+#define FH_OVERLOAD_1(name) static inline float name(float x) { return name##f(x); }
+#define FH_OVERLOAD_2(name) static inline float name(float x, float y) { return name##f(x, y); }
+FH_OVERLOAD_1(acos)
+FH_OVERLOAD_1(asin)
+FH_OVERLOAD_1(atan)
+FH_OVERLOAD_1(cbrt)
+FH_OVERLOAD_1(ceil)
+FH_OVERLOAD_1(cos)
+FH_OVERLOAD_1(cosh)
+FH_OVERLOAD_1(erf)
+FH_OVERLOAD_1(erfc)
+FH_OVERLOAD_1(exp)
+FH_OVERLOAD_1(exp2)
+FH_OVERLOAD_1(expm1)
+FH_OVERLOAD_1(fabs)
+FH_OVERLOAD_1(floor)
+FH_OVERLOAD_1(log)
+FH_OVERLOAD_1(log10)
+FH_OVERLOAD_1(log1p)
+FH_OVERLOAD_1(log2)
+FH_OVERLOAD_1(rint)
+FH_OVERLOAD_1(round)
+FH_OVERLOAD_1(sin)
+FH_OVERLOAD_1(sinh)
+FH_OVERLOAD_1(sqrt)
+FH_OVERLOAD_1(tan)
+FH_OVERLOAD_1(tanh)
+FH_OVERLOAD_1(trunc)
+FH_OVERLOAD_2(atan2)
+FH_OVERLOAD_2(copysign)
+FH_OVERLOAD_2(fmod)
+FH_OVERLOAD_2(pow)
+static inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
 #endif
 
 // A number wins over a NaN, as on a GPU. Written out because the compiler calls libm for its own fmaxf.
-static inline float fh_max(float a, float b) { return a >= b || b != b ? a : b; }
-static inline float fh_min(float a, float b) { return a <= b || b != b ? a : b; }
-#define fmaxf fh_max
-#define fminf fh_min
+template <class T> static inline T fh_max(T a, T b) { return a >= b || b != b ? a : b; }
+template <class T> static inline T fh_min(T a, T b) { return a <= b || b != b ? a : b; }
+#define fmaxf fh_max<float>
+#define fminf fh_min<float>
+#define fmax fh_max<double>
+#define fmin fh_min<double>
 
-static inline float __saturatef(float x) { return fh_min(fh_max(x, 0), 1); }
+static inline float __saturatef(float x) { return fminf(fmaxf(x, 0), 1); }
 static inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline float __fsqrt_rn(float x) { return sqrtf(x); }
@@ -149,11 +199,11 @@ static inline unsigned min(int a, unsigned b) { return min((unsigned)a, b); }
 static inline unsigned min(unsigned a, int b) { return min(a, (unsigned)b); }
 static inline unsigned max(int a, unsigned b) { return max((unsigned)a, b); }
 static inline unsigned max(unsigned a, int b) { return max(a, (unsigned)b); }
-static inline float min(float a, float b) { return fh_min(a, b); }
-static inline float max(float a, float b) { return fh_max(a, b); }
+static inline float min(float a, float b) { return fminf(a, b); }
+static inline float max(float a, float b) { return fmaxf(a, b); }
 #ifndef FOXHUNT_DOUBLE
-static inline double min(double a, double b) { return a <= b || b != b ? a : b; }
-static inline double max(double a, double b) { return a >= b || b != b ? a : b; }
+static inline double min(double a, double b) { return fmin(a, b); }
+static inline double max(double a, double b) { return fmax(a, b); }
 #endif
 static inline int abs(int x) { return x < 0 ? -x : x; }
 static inline long long abs(long long x) { return x < 0 ? -x : x; }

@@ -13,18 +13,21 @@ typedef __SIZE_TYPE__ size_t;
 typedef __PTRDIFF_TYPE__ ptrdiff_t;
 
 // ------------------------------------------------------------------------------------------------ qualifiers
-#define __global__ inline __attribute__((always_inline))
 #define __device__
 #define __host__
 #define __constant__
-#define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 #ifdef FOXHUNT_SANITIZE
-#define __shared__ static // thread-local arrays have no redzones; the runtime keeps to one OS thread
+// Redzones stand only around plain statics of functions that are not inline; the runtime keeps to one OS thread.
+#define __shared__ static
+#define __forceinline__
+#define __global__
 #else
 #define __shared__ static thread_local // a block runs on one OS thread
+#define __forceinline__ inline __attribute__((always_inline))
+#define __global__ inline __attribute__((always_inline))
 #endif
 
 // ------------------------------------------------------------------------------------------------ built-in variables
@@ -182,10 +185,15 @@ static inline double __longlong_as_double(long long x) { return fh_bits<double>(
 #define FH_LAUNCHER extern "C" __attribute__((visibility("default")))
 // Appended to the parameters of a kernel without barriers, and to the arguments of its call: indices by value let
 // the compiler see the loop over threads through the kernel. Such a kernel may not depend on another thread's writes,
-// which is what ivdep says.
+// which FH_INDEPENDENT tells the compiler.
 #define FH_INDEX_PARAMETERS \
     const fh_index3 threadIdx, const fh_index3 blockIdx, const fh_index3 blockDim, const fh_index3 gridDim
 #define FH_INDEX_ARGUMENTS {{thread}, 0, 0}, {{block}, 0, 0}, {{block_size}, 1, 1}, {{grid_size}, 1, 1}
+#ifdef __clang__
+#define FH_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define FH_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #define FH_FOR_EACH_THREAD \
     for (int block = first_block; block < last_block; ++block) \
-        _Pragma("GCC ivdep") for (int thread = first_thread; thread < last_thread; ++thread)
+        FH_INDEPENDENT for (int thread = first_thread; thread < last_thread; ++thread)

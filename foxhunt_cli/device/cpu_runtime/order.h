@@ -5,16 +5,15 @@
 
 #include "abi.h"
 
-#include <cstdint>
-#include <utility>
+#include <stdint.h>
 
 namespace fh {
 
 constexpr unsigned MAX_THREADS = 1024;
 
 struct Order {
-    int kind = -1;
-    uint64_t seed = 0;
+    int kind; // fh_order
+    uint64_t seed;
     bool operator==(const Order& other) const { return kind == other.kind && seed == other.seed; }
 };
 
@@ -30,13 +29,18 @@ template <class T> void fill_order(T* out, unsigned count, Order order) {
     for (unsigned i = 0; i < count; ++i) out[i] = T(order.kind == FH_REVERSE ? count - 1 - i : i);
     if (order.kind != FH_RANDOM) return;
     uint64_t state = order.seed;
-    for (unsigned i = count - 1; i > 0; --i) std::swap(out[i], out[next_random(state) % (i + 1)]);
+    for (unsigned i = count - 1; i > 0; --i) {
+        const unsigned j = unsigned(next_random(state) % (i + 1));
+        const T kept = out[i];
+        out[i] = out[j];
+        out[j] = kept;
+    }
 }
 
 // The order in which the lanes of a warp continue after they met.
 inline const uint8_t* lane_order(Order order) {
     static __thread uint8_t lanes[32];
-    static __thread Order filled = {-2, 0};
+    static __thread Order filled = {-1, 0};
     if (!(filled == order)) {
         fill_order(lanes, 32, order);
         filled = order;
@@ -50,8 +54,10 @@ inline long long block_at(long long i, long long count, Order order) {
     if (order.kind != FH_RANDOM) return i;
     // A full walk: a step that shares no factor with count visits every block once.
     auto shares_factor = [&](uint64_t a) {
-        uint64_t b = uint64_t(count);
-        while (b) a = std::exchange(b, a % b);
+        for (uint64_t b = uint64_t(count), rest; b; b = rest) {
+            rest = a % b;
+            a = b;
+        }
         return a != 1;
     };
     uint64_t state = order.seed;

@@ -4,13 +4,11 @@
 // caller never waits for it: a job costs its caller a store when the helpers spin, a futex call when they sleep.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
+#include <stdint.h>
+#include <stdlib.h>
 #include <pthread.h>
-#include <thread>
+#include <sched.h>
 #include <time.h>
-#include <vector>
 
 namespace fh {
 
@@ -28,37 +26,49 @@ inline void relax() {
 #endif
 }
 
+// Compiler builtins and pthreads, not <atomic> and <thread>: nothing here needs the C++ library at link time.
+template <class T> T load(const T& value) { return __atomic_load_n(&value, __ATOMIC_SEQ_CST); }
+template <class T> void store(T& value, T to) { __atomic_store_n(&value, to, __ATOMIC_SEQ_CST); }
+
 class Pool {
   public:
+    static constexpr int MAX_HELPERS = 255;
+
     // Runs work(context) on the calling thread and on up to `helpers` others at once; returns when all are done.
     // The work must share itself out: a helper may come late or never.
     void run(int helpers, void (*work)(void*), void* context) {
-        std::unique_lock<std::mutex> only(caller_, std::try_to_lock);
-        if (helpers <= 0 || !only.owns_lock()) { // another thread of the host has the helpers
+        if (helpers <= 0 || pthread_mutex_trylock(&caller_)) { // another thread of the host has the helpers
             work(context);
             return;
         }
-        while (int(helpers_.size()) < helpers) start_helper();
+        while (started_ < helpers && start_helper()) {
+        }
         work_ = work;
         context_ = context;
-        wanted_.store(helpers, std::memory_order_relaxed);
-        const uint64_t generation = (state_.load() >> 32) + 1;
-        state_.store(generation << 32 | OPEN);
-        for (int i = 0; i < helpers; ++i) helpers_[size_t(i)]->wake();
+        store(wanted_, helpers);
+        store(state_, ((load(state_) >> 32) + 1) << 32 | OPEN);
+        for (int i = 0; i < helpers && i < started_; ++i) helpers_[i].wake();
         work(context);
-        state_.fetch_and(~OPEN);
-        for (int spins = 0; state_.load(std::memory_order_acquire) & RUNNING_MASK; ++spins) {
+        __atomic_fetch_and(&state_, ~OPEN, __ATOMIC_SEQ_CST);
+        for (int spins = 0; load(state_) & RUNNING_MASK; ++spins) {
             relax();
-            if (spins > 10000) std::this_thread::yield();
+            if (spins > 10000) sched_yield();
         }
+        pthread_mutex_unlock(&caller_);
     }
 
     // The pool of this process. A fork leaves the child without the threads: it gets a new pool, and the old one
     // leaks. The pool also leaks at exit, because joining there would wait on whatever the interpreter does.
     static Pool& shared() {
-        static bool registered = (pthread_atfork(nullptr, nullptr, [] { slot() = new Pool; }), true);
-        (void)registered;
-        return *slot();
+        Pool* pool = load(slot());
+        if (pool) return *pool;
+        Pool* made = create();
+        if (__atomic_compare_exchange_n(&slot(), &pool, made, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            pthread_atfork(nullptr, nullptr, [] { store(slot(), create()); });
+            return *made;
+        }
+        free(made);
+        return *pool;
     }
 
   private:
@@ -68,65 +78,86 @@ class Pool {
     static constexpr double SPIN_NS = 20000; // longer than the gap between two launches of a plan
 
     struct Helper {
-        std::mutex mutex;
-        std::condition_variable wakes;
-        std::atomic<bool> sleeps{false};
+        Pool* pool;
+        int number;
+        uint64_t seen; // generation of the last job it worked on
+        int sleeps;
+        pthread_mutex_t mutex;
+        pthread_cond_t wakes;
+
         void wake() {
-            if (!sleeps.load()) return;
-            std::lock_guard<std::mutex> lock(mutex);
-            wakes.notify_one();
+            if (!load(sleeps)) return;
+            pthread_mutex_lock(&mutex);
+            pthread_cond_signal(&wakes);
+            pthread_mutex_unlock(&mutex);
         }
     };
 
+    // Zeroed memory is a valid pool: pthread's initialisers are zeros on Linux.
+    static Pool* create() { return static_cast<Pool*>(calloc(1, sizeof(Pool))); }
+
     static Pool*& slot() {
-        static Pool* pool = new Pool;
+        static Pool* pool = nullptr;
         return pool;
     }
 
-    void start_helper() {
-        helpers_.push_back(new Helper);
-        std::thread(&Pool::serve, this, helpers_.back(), int(helpers_.size()) - 1, state_.load() >> 32).detach();
+    bool start_helper() {
+        if (started_ == MAX_HELPERS) return false;
+        Helper& helper = helpers_[started_];
+        helper.pool = this;
+        helper.number = started_;
+        helper.seen = load(state_) >> 32;
+        pthread_t thread;
+        if (pthread_create(&thread, nullptr, serve, &helper)) return false; // fewer helpers then, same results
+        pthread_detach(thread);
+        ++started_;
+        return true;
     }
 
-    void serve(Helper* self, int number, uint64_t seen) {
+    static void* serve(void* argument) {
+        Helper& self = *static_cast<Helper*>(argument);
+        Pool& pool = *self.pool;
         for (;;) {
-            uint64_t state = state_.load();
-            if (offers_work(state, number, seen)) {
-                if (!state_.compare_exchange_weak(state, state + 1)) continue;
-                work_(context_);
-                seen = state >> 32;
-                state_.fetch_sub(1, std::memory_order_release);
+            uint64_t state = load(pool.state_);
+            if (!pool.offers_work(state, self)) {
+                pool.wait(self);
                 continue;
             }
-            wait(self, number, seen);
+            if (!__atomic_compare_exchange_n(&pool.state_, &state, state + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+                continue;
+            pool.work_(pool.context_);
+            self.seen = state >> 32;
+            __atomic_fetch_sub(&pool.state_, 1, __ATOMIC_SEQ_CST);
         }
     }
 
-    bool offers_work(uint64_t state, int number, uint64_t seen) const {
-        return (state & OPEN) && state >> 32 != seen && number < wanted_.load(std::memory_order_relaxed);
+    bool offers_work(uint64_t state, const Helper& helper) const {
+        return (state & OPEN) && state >> 32 != helper.seen && helper.number < load(wanted_);
     }
 
-    void wait(Helper* self, int number, uint64_t seen) {
+    void wait(Helper& self) {
         const double until = now_ns() + SPIN_NS;
         do {
             for (int i = 0; i < 32; ++i) {
-                if (offers_work(state_.load(std::memory_order_acquire), number, seen)) return;
+                if (offers_work(load(state_), self)) return;
                 relax();
             }
         } while (now_ns() < until);
-        std::unique_lock<std::mutex> lock(self->mutex);
-        self->sleeps.store(true);
+        pthread_mutex_lock(&self.mutex);
+        store(self.sleeps, 1);
         // run() publishes the job before it reads sleeps; here the order is reversed: one of the two sees the other.
-        self->wakes.wait(lock, [&] { return offers_work(state_.load(), number, seen); });
-        self->sleeps.store(false);
+        while (!offers_work(load(state_), self)) pthread_cond_wait(&self.wakes, &self.mutex);
+        store(self.sleeps, 0);
+        pthread_mutex_unlock(&self.mutex);
     }
 
-    std::mutex caller_;
-    std::vector<Helper*> helpers_;
-    std::atomic<uint64_t> state_{0};
-    std::atomic<int> wanted_{0};
-    void (*work_)(void*) = nullptr;
-    void* context_ = nullptr;
+    pthread_mutex_t caller_;
+    uint64_t state_;
+    int wanted_;
+    int started_;
+    void (*work_)(void*);
+    void* context_;
+    Helper helpers_[MAX_HELPERS];
 };
 
 } // namespace fh

@@ -5,13 +5,11 @@
 #include "block.h"
 #include "order.h"
 #include "pool.h"
+#include "text.h"
 
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
+#include <stdio.h>
+#include <stdlib.h>
 #include <link.h>
-#include <mutex>
-#include <string>
 
 #define FH_API extern "C" __attribute__((visibility("default")))
 
@@ -25,35 +23,35 @@ constexpr double WORK_PER_HELPER_NS = 7000;
 struct Job {
     const fh_op* op;
     const fh_settings* settings;
-    long long chunk; // blocks taken at a time
-    std::atomic<long long> next{0};
-    std::atomic<long long> busy_ns{0}; // summed over the OS threads
-    std::atomic<bool> failed{false};
-    std::mutex mutex;
-    std::string report;
+    Text* report;
+    long long chunk;       // blocks taken at a time
+    long long next = 0;    // block to take; shared
+    long long busy_ns = 0; // summed over the OS threads; shared
+    int failed = 0;        // shared; the thread that sets it first writes the report
 };
 
-// Dynamic shared memory of this OS thread.
-class SharedMemory {
-  public:
-    void* reserve(size_t bytes) {
+// What an OS thread keeps for the rest of its life. By pointer: thread-local space of this library is scarce.
+struct Lane {
+    Block* block;
+    void* shared_memory; // dynamic
+    size_t shared_capacity;
+    Text* report; // what fh_run returned last
+};
+__thread Lane lane = {};
+
+void* reserve_shared(size_t bytes) {
 #ifdef FH_ASAN
-        free(memory_); // exact size, so that the sanitizer sees an overrun
-        memory_ = malloc(bytes ? bytes : 1);
+    free(lane.shared_memory); // exact size, so that the sanitizer sees an overrun
+    lane.shared_memory = malloc(bytes ? bytes : 1);
 #else
-        if (bytes > capacity_) {
-            free(memory_);
-            capacity_ = (bytes + 255) & ~size_t(255);
-            memory_ = aligned_alloc(256, capacity_);
-        }
-#endif
-        return memory_;
+    if (bytes > lane.shared_capacity) {
+        free(lane.shared_memory);
+        lane.shared_capacity = (bytes + 255) & ~size_t(255);
+        lane.shared_memory = aligned_alloc(256, lane.shared_capacity);
     }
-
-  private:
-    void* memory_ = nullptr;
-    size_t capacity_ = 0;
-};
+#endif
+    return lane.shared_memory;
+}
 
 struct TlsModule {
     uintptr_t address; // any address inside the module
@@ -103,22 +101,20 @@ void run_plain(const Job& job, long long first, long long last, Order order) {
 }
 
 void run_fibers(Job& job, long long first, long long last, Order order) {
-    static thread_local Block* block = new Block; // kept with its stacks for the life of the OS thread
-    static thread_local SharedMemory shared;
     const fh_op& op = *job.op;
+    if (!lane.block) lane.block = Block::create();
     fh_block_size.x = op.block;
     fh_grid_size.x = op.grid;
-    fh_dynamic_shared = shared.reserve(size_t(op.shared_bytes));
+    fh_dynamic_shared = reserve_shared(size_t(op.shared_bytes));
     for (long long i = first; i < last; ++i) {
         fh_block_index.x = int(block_at(i, op.grid, order));
         if (job.settings->poison) {
             memset(fh_dynamic_shared, 0xFF, size_t(op.shared_bytes));
             poison_static_shared(op.thread);
         }
-        if (block->run(op.thread, op.args, unsigned(op.block), order)) continue;
-        std::lock_guard<std::mutex> lock(job.mutex);
-        if (!job.failed) job.report = block->report();
-        job.failed = true;
+        if (lane.block->run(op.thread, op.args, unsigned(op.block), order)) continue;
+        if (!__atomic_exchange_n(&job.failed, 1, __ATOMIC_SEQ_CST))
+            job.report->add("kernel %s (%s): %s", op.name, op.file, lane.block->report());
         return;
     }
 }
@@ -128,15 +124,15 @@ void run_share(void* context) {
     const Order order{job.settings->order, job.settings->seed};
     const double start = now_ns();
     for (;;) {
-        const long long first = job.next.fetch_add(job.chunk);
-        if (first >= job.op->grid || job.failed) break;
+        const long long first = __atomic_fetch_add(&job.next, job.chunk, __ATOMIC_RELAXED);
+        if (first >= job.op->grid || load(job.failed)) break;
         const long long last = first + job.chunk < job.op->grid ? first + job.chunk : job.op->grid;
         if (job.op->plain)
             run_plain(job, first, last, order);
         else
             run_fibers(job, first, last, order);
     }
-    job.busy_ns += (long long)(now_ns() - start);
+    __atomic_fetch_add(&job.busy_ns, (long long)(now_ns() - start), __ATOMIC_RELAXED);
 }
 
 // How many threads besides the caller's a launch is worth, by what it cost before.
@@ -151,22 +147,18 @@ int helpers_for(const fh_op& op, const fh_settings& settings) {
     return helpers;
 }
 
-bool run_launch(fh_op& op, const fh_settings& settings, std::string& report) {
-    Job job;
-    job.op = &op;
-    job.settings = &settings;
+bool run_launch(fh_op& op, const fh_settings& settings, Text& report) {
     const int helpers = helpers_for(op, settings);
-    job.chunk = helpers ? op.grid / ((helpers + 1) * 8) : op.grid;
-    if (job.chunk < 1) job.chunk = 1;
+    long long chunk = helpers ? op.grid / ((helpers + 1) * 8) : op.grid;
+    if (chunk < 1) chunk = 1;
+    Job job{&op, &settings, &report, chunk};
     if (helpers)
         Pool::shared().run(helpers, run_share, &job);
     else
         run_share(&job);
-    const double busy = double(job.busy_ns.load());
+    const double busy = double(job.busy_ns);
     op.cost_ns = op.cost_ns == 0 ? busy : op.cost_ns + 0.25 * (busy - op.cost_ns);
-    if (!job.failed) return true;
-    report = "kernel " + std::string(op.name) + " (" + op.file + "): " + job.report;
-    return false;
+    return !job.failed;
 }
 
 } // namespace
@@ -183,7 +175,9 @@ FH_API unsigned long long fh_warp(unsigned mask, unsigned long long value, int k
 }
 
 FH_API const char* fh_run(fh_op* ops, long long count, const fh_settings* settings) {
-    static thread_local std::string report;
+    if (!fh::lane.report) fh::lane.report = static_cast<fh::Text*>(calloc(1, sizeof(fh::Text)));
+    fh::Text& report = *fh::lane.report;
+    report.clear();
     for (long long i = 0; i < count; ++i) {
         fh_op& op = ops[i];
         if (op.kind == FH_FILL)
