@@ -24,8 +24,8 @@ extern "C" __global__ void rl_c51_expected_q(const float* c51_logits, const floa
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int pairs = P * N_ACTIONS;
     if (i >= rows * pairs) return;
-    float prob[C51_PADDED];
-    c51_softmax(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)(i % pairs) * C51_ATOMS, prob);
+    float x[C51_PADDED], prob[C51_PADDED];
+    c51_softmax(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)(i % pairs) * C51_ATOMS, x, prob);
     c51_q[(long long)row0 * pairs + i] = c51_mean(prob, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]);
 }
 
@@ -43,14 +43,15 @@ extern "C" __global__ void rl_c51_row_q(const float* h, const float* w_c51, cons
     const long long from = (long long)t * rows + row;
     const long long columns = (long long)P * N_ACTIONS * C51_ATOMS;
     const long long column = ((P == 1 ? 0 : position_class[from]) * N_ACTIONS + action) * C51_ATOMS;
-    float logits[C51_PADDED], prob[C51_PADDED];
+    float logits[C51_PADDED], x[C51_PADDED], prob[C51_PADDED];
     for (int z = 0; z < C51_ATOMS; ++z) logits[z] = 0.0f;
     for (int k = 0; k < HIDDEN_DIM; ++k) {
-        const float x = h[from * HIDDEN_DIM + k];
+        const float input = h[from * HIDDEN_DIM + k];
         const float* w = w_c51 + k * columns + column;
-        for (int z = 0; z < C51_ATOMS; ++z) logits[z] = fmaf(x, w[z], logits[z]);
+#pragma unroll
+        for (int z = 0; z < C51_ATOMS; ++z) logits[z] = fmaf(input, w[z], logits[z]);
     }
-    c51_softmax(logits, b_c51 + column, prob);
+    c51_softmax(logits, b_c51 + column, x, prob);
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
     const float mean = c51_mean(prob, v_min, v_max);
     float variance = 0.0f;
@@ -75,8 +76,8 @@ extern "C" __global__ void argmax_expected_q(const float* c51_logits, const floa
     int best = 0;
     float best_q = 0.0f;
     for (int a = 0; a < N_ACTIONS; ++a) {
-        float prob[C51_PADDED];
-        c51_softmax(c51_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, b_c51 + bias + a * C51_ATOMS, prob);
+        float x[C51_PADDED], prob[C51_PADDED];
+        c51_softmax(c51_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, b_c51 + bias + a * C51_ATOMS, x, prob);
         const float q = c51_mean(prob, v_min, v_max);
         if (a == 0 || q > best_q) {
             best = a;
@@ -97,8 +98,8 @@ extern "C" __global__ void rl_c51_next_distribution(const float* target_logits, 
     if (i >= rows * P) return;
     const int a = best_action[i];
     const long long bias = ((long long)(i % P) * N_ACTIONS + a) * C51_ATOMS;
-    float prob[C51_PADDED];
-    c51_softmax(target_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, target_b_c51 + bias, prob);
+    float x[C51_PADDED], prob[C51_PADDED];
+    c51_softmax(target_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, target_b_c51 + bias, x, prob);
     for (int z = 0; z < C51_ATOMS; ++z) next_prob[(long long)i * C51_ATOMS + z] = prob[z];
 }
 
@@ -118,9 +119,10 @@ extern "C" __global__ void bellman_target_projection(const float* next_prob, con
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
     const float keep = replay_terminal[row] ? 0.0f : replay_discount[row];
     const float* next = next_prob + ((long long)row * P + head_class(replay_next_lots[row], P)) * C51_ATOMS;
-    float target[C51_PADDED];
-    row_clipped[row] = c51_project(next, replay_reward[row], keep, v_min, v_max, target);
-    row_target[row] = fmaf(keep, c51_mean(next, v_min, v_max), replay_reward[row]);
+    float target[C51_PADDED], prob[C51_PADDED];
+    c51_load(next, prob);
+    row_clipped[row] = c51_project(prob, replay_reward[row], keep, v_min, v_max, target);
+    row_target[row] = fmaf(keep, c51_mean(prob, v_min, v_max), replay_reward[row]);
     for (int z = 0; z < C51_ATOMS; ++z) c51_target[(long long)row * C51_ATOMS + z] = target[z];
 }
 
@@ -144,8 +146,8 @@ extern "C" __global__ void rl_c51_executed_loss(const float* c51_logits, const f
         for (int z = 0; z < C51_ATOMS; ++z) grad[z] = 0.0f;
         return;
     }
-    const float* target = c51_target + (long long)row * C51_ATOMS;
-    float prob[C51_PADDED], mass;
+    float target[C51_PADDED], prob[C51_PADDED], mass;
+    c51_load(c51_target + (long long)row * C51_ATOMS, target);
     c51_td[row] = c51_cross_entropy(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)pair * C51_ATOMS, target,
                                     prob, &mass);
     row_gap[row] = c51_mean(prob, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]) - row_target[row];
@@ -176,8 +178,9 @@ extern "C" __global__ void rl_c51_path_loss(const float* c51_logits, const float
     const float* next = next_prob + ((long long)row * P + next_class[pair]) * C51_ATOMS;
 
     float target[C51_PADDED], prob[C51_PADDED], mass;
-    pair_clipped[i] = c51_project(next, path_return[i], keep, v_min, v_max, target);
-    const float mean = fmaf(keep, c51_mean(next, v_min, v_max), path_return[i]);
+    c51_load(next, prob);
+    pair_clipped[i] = c51_project(prob, path_return[i], keep, v_min, v_max, target);
+    const float mean = fmaf(keep, c51_mean(prob, v_min, v_max), path_return[i]);
     pair_target[i] = mean;
     pair_loss[i] = c51_cross_entropy(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)pair * C51_ATOMS, target,
                                      prob, &mass);

@@ -4,28 +4,28 @@
 #include "include/reduce.cuh"
 #include "nets/polyak.cuh"
 
-// rl_mean_into_slot: mean of a per-row loss over the rows that count, written to one ISV slot.
+// rl_mean_into_slot: weighted mean of a per-row loss, written to one ISV slot.
 // launch: blocks 1, block 128
 // updates: isv, nonfinite_parts
-// One block, thread i takes rows i, i + 128, ...; then the block's fixed tree. row_loss, row_weight [rows] (a row
-// counts where its weight > 0; the weight does not scale the loss); nonfinite_parts [N_NONFINITE_PARTS].
-// No row that counts: the slot is left alone (a dry step is no signal). nonfinite_parts[part] becomes the number of
-// counted losses that are not finite; the mean shows the NaN.
+// One block, thread i takes rows i, i + 128, ...; then the block's fixed tree. row_loss, row_weight [rows]: how much of
+// the mean a row is (labels it has, or 1; rows without weight are not looked at); nonfinite_parts [8].
+// No row with weight: the slot is left alone (a dry step is no signal). nonfinite_parts[part] becomes the number of
+// losses that are not finite; the mean shows the NaN.
 extern "C" __global__ void rl_mean_into_slot(const float* row_loss, const float* row_weight, float* isv,
                                              int* nonfinite_parts, int slot, int part, int rows) {
     __shared__ float scratch[32];
-    float sum = 0.0f, count = 0.0f, bad = 0.0f;
+    float sum = 0.0f, weight = 0.0f, bad = 0.0f;
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         if (!(row_weight[r] > 0.0f)) continue;
-        sum += row_loss[r];
-        count += 1.0f;
+        sum = fmaf(row_weight[r], row_loss[r], sum);
+        weight += row_weight[r];
         if (!is_finite(row_loss[r])) bad += 1.0f;
     }
     sum = block_sum(sum, scratch);
-    count = block_sum(count, scratch);
+    weight = block_sum(weight, scratch);
     bad = block_sum(bad, scratch);
     if (threadIdx.x == 0) {
-        if (count > 0.0f) isv[slot] = sum / count;
+        if (weight > 0.0f) isv[slot] = sum / weight;
         nonfinite_parts[part] = (int)bad;
     }
 }

@@ -41,7 +41,9 @@ def _scratch(name: str, dims: str, unit: str, meaning: str, dtype: str = "float3
 BUFFERS = (
     Buffer("rng_c51_noise", f"HIDDEN_DIM + {_OUT}", "uint32", "persistent", "state", "noise of the online head"),
     Buffer("rng_c51_target_noise", f"HIDDEN_DIM + {_OUT}", "uint32", "persistent", "state", "noise of the target head"),
-    Buffer("ones_replay", "R + N_TAU", "float32", "data", "1", "ones: column sums of critic batches are products with it"),
+    Buffer(
+        "ones_replay", "R + N_TAU", "float32", "data", "1", "ones: column sums of critic batches are products with it"
+    ),
     _scratch("c51_atoms", f"{ATOMS}", "scaled", "values of the atoms"),
     _scratch("c51_noise", f"HIDDEN_DIM + {_OUT}", "1", "f(e) of inputs, then outputs, online head"),
     _scratch("c51_target_noise", f"HIDDEN_DIM + {_OUT}", "1", "the same of the target head"),
@@ -162,7 +164,11 @@ def loss_and_backward(batch: CriticBatch, update: int, *, path: bool, grad_h: st
             | {"slot": str(number("LOSS_Q")), "part": NONFINITE_Q},
         ),
         Matmul(
-            "c51 grad w", View(batch.h, batch.rows, "HIDDEN_DIM"), grad, View("grad_w_c51", "HIDDEN_DIM", _OUT), trans_a=True
+            "c51 grad w",
+            View(batch.h, batch.rows, "HIDDEN_DIM"),
+            grad,
+            View("grad_w_c51", "HIDDEN_DIM", _OUT),
+            trans_a=True,
         ),
         Matmul("c51 grad b", View(batch.ones, "1", batch.rows), grad, View("grad_b_c51", "1", _OUT)),
         Stage(

@@ -1,4 +1,4 @@
-"""The direction head: h -> 3, whether the mid will be higher at each horizon. Binary cross-entropy x LOSS_LAMBDA_BCE."""
+"""The direction head: h -> 3, will the mid be higher at each horizon. Binary cross-entropy x LOSS_LAMBDA_BCE."""
 
 from __future__ import annotations
 

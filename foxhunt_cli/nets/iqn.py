@@ -82,7 +82,8 @@ def expected_q(rows: str = "T*B", features: str = "h_bar", out: str = "iqn_q") -
 def draw_taus() -> list[Step]:
     """Fresh taus for predictions and targets, once an update."""
     return [
-        Stage("rl_sample_tau", {"rng_tau": f"rng_tau{s}", "iqn_tau": f"iqn_tau{s}", "n": "N_TAU"}) for s in ("", "_next")
+        Stage("rl_sample_tau", {"rng_tau": f"rng_tau{s}", "iqn_tau": f"iqn_tau{s}", "n": "N_TAU"})
+        for s in ("", "_next")
     ]
 
 
@@ -130,7 +131,9 @@ def loss_and_backward(batch: CriticBatch, *, path: bool) -> list[Step]:
     cosines = View("iqn_cos", "N_TAU", str(COSINES))
     return [
         Stage("rl_iqn_loss", batch.remap("discount", "terminal", "weight") | size | {"slot_loss": "iqn_slot_loss"}),
-        Stage("rl_row_mean", {"matrix": "iqn_slot_loss", "row_mean": "row_loss_iqn", "rows": batch.rows, "width": slots}),
+        Stage(
+            "rl_row_mean", {"matrix": "iqn_slot_loss", "row_mean": "row_loss_iqn", "rows": batch.rows, "width": slots}
+        ),
         Stage(
             "rl_mean_into_slot",
             {"row_loss": "row_loss_iqn", "row_weight": batch.ones, "rows": batch.rows}

@@ -23,7 +23,9 @@ N_NONFINITE_PARTS = 8
 NORM_PARTS = 1024  # threads that share a long norm
 
 BUFFERS = (
-    Buffer("nonfinite_parts", f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage"),
+    Buffer(
+        "nonfinite_parts", f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage"
+    ),
     Buffer("target_chunk", "N_TARGET_CHUNKS", "int32", "data", "chunk", "chunk of params each target chunk follows"),
     Buffer("difference_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of |W - W_target|^2"),
     Buffer("square_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of a squared norm"),
@@ -91,7 +93,9 @@ def divergence() -> list[Step]:
     """|W - W_target| / |W| of the C51 head into Q_DIVERGENCE_EMA."""
     parts = {"NORM_PARTS": str(NORM_PARTS)}
     return [
-        Stage("rl_difference_parts", {"w": "w_c51", "target_w": "target_w_c51", "n": "HIDDEN_DIM*P*N_ACTIONS*21", **parts}),
+        Stage(
+            "rl_difference_parts", {"w": "w_c51", "target_w": "target_w_c51", "n": "HIDDEN_DIM*P*N_ACTIONS*21", **parts}
+        ),
         Stage("rl_l2_diff_norm", parts),
     ]
 

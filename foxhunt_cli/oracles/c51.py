@@ -118,7 +118,9 @@ def c51_projection_conserves_mass(trial: Trial) -> None:
         reward = rng.normal(0.0, 0.7 * (high - low), 500).astype(np.float32)
         keep = rng.choice([0.0, 0.3, 0.7, 0.97, 0.999, 1.0], 500).astype(np.float32)
         target = project(trial, prob, reward, keep, low, high)["c51_target"]
-        trial.close(f"mass, span {low}..{high}", prob.astype(np.float64).sum(-1), target.astype(np.float64).sum(-1), MASS)
+        trial.close(
+            f"mass, span {low}..{high}", prob.astype(np.float64).sum(-1), target.astype(np.float64).sum(-1), MASS
+        )
         trial.true("no negative mass", (target >= 0.0).all())
         if low > -1e-3:  # the reward's own rounding is many atoms wide in the narrow and the lopsided span
             continue
@@ -308,7 +310,11 @@ def c51_gradients_match_central_differences(trial: Trial) -> None:
         rig = rig_of(trial)
         rig.set("grad_h", np.zeros((R, 128)))
         rig.run([*c51.draw_noise(), *c51.compose_noise(), *c51.forward(batch)])
-        steps = [*c51.compose_noise(), c51.online_logits(batch), *c51.loss_and_backward(batch, 0, path=path, grad_h="grad_h")]
+        steps = [
+            *c51.compose_noise(),
+            c51.online_logits(batch),
+            *c51.loss_and_backward(batch, 0, path=path, grad_h="grad_h"),
+        ]
         pairs = {name: (f"grad_{name}", SPAN["loss_lambda_q"]) for name in ("w_c51", "b_c51", "sw_c51", "sb_c51")}
         pairs["replay_h"] = ("grad_h", SPAN["loss_lambda_q"])
         check_gradient(trial, rig, steps, lambda rig=rig: _weighted(rig), pairs, float_tolerance=1e-2, largest=4)
@@ -363,7 +369,7 @@ def polyak_moves_every_target_by_tau(trial: Trial) -> None:
 
 @oracle("c51")
 def norms_match_numpy(trial: Trial) -> None:
-    """Divergence of the target head and the gradient norm, first observation and EMA; a vector shorter than its parts."""
+    """Divergence of the target head and the gradient norm, first value and EMA; a vector shorter than its parts."""
     rig = rig_of(trial)
     elements = f"HIDDEN_DIM*P*N_ACTIONS*{Z}"
     rig.set("grad_w_c51", np.random.default_rng(1).standard_normal((128, P * A * Z)))

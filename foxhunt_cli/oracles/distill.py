@@ -98,7 +98,9 @@ def distill_gradients_match_central_differences(trial: Trial) -> None:
         rig = _rig(trial, kl_ref_beta=0.0, q_distill_temperature=1.0)
         steps = distill.gradients(all_classes=all_classes)
         pairs = {"pi_all": ("grad_pi_all", LAMBDA)}
-        check_gradient(trial, rig, steps, lambda rig=rig: float(rig.get("row_distill").mean()), pairs, float_tolerance=5e-3)
+        check_gradient(
+            trial, rig, steps, lambda rig=rig: float(rig.get("row_distill").mean()), pairs, float_tolerance=5e-3
+        )
     rig = _rig(trial, q_distill_lambda=0.0)
     pairs = {"pi_all": ("grad_pi_all", BETA)}
     steps = distill.gradients(all_classes=True)
@@ -128,7 +130,7 @@ def kl_reference_matches_closed_form(trial: Trial) -> None:
 
 @oracle("distill")
 def distill_survives_flat_and_extreme_values(trial: Trial) -> None:
-    """Equal values: uniform target, no division by a zero gap. Far apart: a one-hot target, finite KL. NaN is counted."""
+    """Equal values: uniform target, no division by a zero gap. Far apart: one-hot target, finite KL. NaN is counted."""
     rig = _rig(trial, kl_ref_beta=0.0)
     rig.set("ensemble_q", np.full((_T, _B, _WIDTH), 0.4))
     rig.run(distill.gradients(all_classes=True))

@@ -93,7 +93,9 @@ def frd_relu_mask_consistency(trial: Trial) -> None:
     hidden = rig.get("frd_hidden").reshape(_ROWS, _WIDTH)
     trial.equal("zero where the input is not positive", before <= 0.0, hidden == 0.0)
     trial.true("some units are off and some on", 0 < (hidden == 0.0).sum() < hidden.size)
-    trial.equal("gradient behind a unit that is off", 0.0, rig.get("grad_frd_hidden").reshape(_ROWS, _WIDTH)[hidden == 0.0])
+    trial.equal(
+        "gradient behind a unit that is off", 0.0, rig.get("grad_frd_hidden").reshape(_ROWS, _WIDTH)[hidden == 0.0]
+    )
 
 
 @oracle("frd")
@@ -139,7 +141,7 @@ def frd_sentinel_label_zeroes_the_row(trial: Trial) -> None:
 
 @oracle("frd")
 def frd_gradients_match_central_differences(trial: Trial) -> None:
-    """W2, W1 and both biases; the encoder's gradient carries FRD_LAMBDA. Half the units are on, half off, none near 0."""
+    """W2, W1, biases; the encoder's gradient carries FRD_LAMBDA. Half the units are on, half off, by a margin."""
     rig = _frd(trial)
     rig.set("b_frd1", np.where(np.arange(_WIDTH) % 2, 6.0, -6.0))
     aux, lam = LAMBDAS["loss_lambda_aux"], LAMBDAS["frd_lambda"]
@@ -154,7 +156,11 @@ def frd_gradients_match_central_differences(trial: Trial) -> None:
 def frd_logit_gradient_matches_central_differences(trial: Trial) -> None:
     """The cross-entropy kernel alone, at every logit of a labelled row."""
     rig = _frd(trial)
-    steps = [step for step in frd.loss_and_backward() if getattr(step, "kernel", "") in ("rl_label_count", "rl_frd_softmax_ce_grad")]
+    steps = [
+        step
+        for step in frd.loss_and_backward()
+        if getattr(step, "kernel", "") in ("rl_label_count", "rl_frd_softmax_ce_grad")
+    ]
     rig.run([*frd.forward(), *steps])
     analytic, logits = rig.get("grad_frd_logits")[0, 0], rig.get("frd_logits")
     step = 1e-5 if rig.double else 1e-2
@@ -218,6 +224,10 @@ def direction_gradients_match_central_differences(trial: Trial) -> None:
     """W, b and the encoding."""
     rig = _rig(trial, direction, "direction_target", _labels(0, 2))
     factor = LAMBDAS["loss_lambda_bce"]
-    pairs = {"w_direction": ("grad_w_direction", factor), "b_direction": ("grad_b_direction", factor), "h": ("grad_h", factor)}
+    pairs = {
+        "w_direction": ("grad_w_direction", factor),
+        "b_direction": ("grad_b_direction", factor),
+        "h": ("grad_h", factor),
+    }
     steps = [*direction.forward(), *direction.loss_and_backward()]
     check_gradient(trial, rig, steps, lambda: _mean_loss(rig, "direction"), pairs, float_tolerance=5e-3)

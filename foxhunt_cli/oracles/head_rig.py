@@ -63,7 +63,10 @@ class HeadRig:
             self.set(tensor.name, value)
             self.set(f"grad_{tensor.name}", np.zeros_like(value))
             if tensor.target:
-                self.set(f"target_{tensor.name}", value + 0.05 * np.random.default_rng(100 + index).standard_normal(value.shape))
+                self.set(
+                    f"target_{tensor.name}",
+                    value + 0.05 * np.random.default_rng(100 + index).standard_normal(value.shape),
+                )
         for row in buffers:
             self.arrays[row.name] = self.device.zeros(shape(row, self.dims), row.dtype)
         for name, value in inputs.items():
@@ -144,4 +147,6 @@ def check_gradient(
             numeric.append(factor * (side[0] - side[1]) / (2.0 * step))
         rig.set(name, value)
         trial.true(f"{name}: gradient is not zero", scale > 0.0, scale)
-        trial.close(f"d loss / d {name}, relative", np.array(numeric) / scale, gradient.reshape(-1)[order] / scale, tolerance)
+        trial.close(
+            f"d loss / d {name}, relative", np.array(numeric) / scale, gradient.reshape(-1)[order] / scale, tolerance
+        )

@@ -51,7 +51,12 @@ def _reference_loss(z: np.ndarray, target: np.ndarray, tau: np.ndarray) -> float
 
 
 def _update(path: bool) -> list:
-    return [*iqn.draw_taus(), *iqn.embed_taus(), *iqn.forward(_BATCH, path=path), *iqn.loss_and_backward(_BATCH, path=path)]
+    return [
+        *iqn.draw_taus(),
+        *iqn.embed_taus(),
+        *iqn.forward(_BATCH, path=path),
+        *iqn.loss_and_backward(_BATCH, path=path),
+    ]
 
 
 @oracle("iqn")
@@ -169,9 +174,8 @@ def iqn_gradients_match_central_differences(trial: Trial) -> None:
         rig = _rig(trial)
         rig.set("b_iqn_phi", np.where(np.arange(128) % 2, 6.0, -6.0))
         rig.run(_update(path))
-        steps = [
-            *iqn.embed_taus(), *iqn.quantiles(_BATCH, path=path, target=False), *iqn.loss_and_backward(_BATCH, path=path)
-        ]  # fmt: skip
+        steps = [*iqn.embed_taus(), *iqn.quantiles(_BATCH, path=path, target=False)]
+        steps += iqn.loss_and_backward(_BATCH, path=path)
         pairs = {name: (f"grad_{name}", LAMBDA) for name in ("w_iqn", "b_iqn", "w_iqn_phi", "b_iqn_phi")}
 
         def weighted(rig: HeadRig = rig) -> float:
@@ -200,6 +204,11 @@ def ensemble_value_mixes_by_alpha(trial: Trial) -> None:
     rng = np.random.default_rng(1)
     c51_q, iqn_q = rng.standard_normal((2, 50)).astype(np.float32)
     for alpha in (0.0, 0.3, 1.0):
-        arrays = {"c51_q": c51_q, "iqn_q": iqn_q, "isv": isv_values(ensemble_alpha=alpha), "ensemble_q": np.zeros(50, np.float32)}
+        arrays = {
+            "c51_q": c51_q,
+            "iqn_q": iqn_q,
+            "isv": isv_values(ensemble_alpha=alpha),
+            "ensemble_q": np.zeros(50, np.float32),
+        }
         got = trial.run("rl_ensemble_action_value", arrays, n=50)["ensemble_q"]
         trial.close(f"alpha {alpha}", alpha * c51_q + (1.0 - alpha) * iqn_q, got, 1e-6)

@@ -49,7 +49,7 @@ def outcome_labels_split_at_one_tick(trial: Trial) -> None:
 
 @oracle("outcome")
 def outcome_loss_matches_numpy(trial: Trial) -> None:
-    """Cross-entropy at the class before the close, accuracy and mean over closes; other rows and classes get nothing."""
+    """Cross-entropy at the class before the close, accuracy, mean over closes; other rows and classes get nothing."""
     for classes in (_P, 1):
         rig = _rig(trial, classes=classes)
         rig.run(_STEPS)

@@ -35,7 +35,9 @@ def spectral_norm_converges_to_the_largest_singular_value(trial: Trial) -> None:
     largest = np.linalg.svd(start, compute_uv=False)[0]
     for _ in range(20):
         rig.run(spectral.cap("pi"))
-        trial.true("estimate from below", rig.slot("SPECTRAL_PI_NORM") <= largest * (1.0 + 1e-5), rig.slot("SPECTRAL_PI_NORM"))
+        trial.true(
+            "estimate from below", rig.slot("SPECTRAL_PI_NORM") <= largest * (1.0 + 1e-5), rig.slot("SPECTRAL_PI_NORM")
+        )
     trial.close("largest singular value", largest, rig.slot("SPECTRAL_PI_NORM"), 1e-4)
     trial.equal("weights untouched below the cap", start, rig.get("w_pi"))
 
