@@ -1,0 +1,159 @@
+// Controllers of the optimiser: learning rates, the balance of the losses, and the heads' weights when the atoms move.
+// Rules they share are in controller.cuh. isv_seed [640] is the ISV as it was when the run started.
+#include "control/controller.cuh"
+
+#define N_GROUPS 5            // BCE, Q, PI, V, AUX, in slot order; element of adam_step
+#define N_PLATEAU_HEADS 3     // Q, PI, V: groups 1 to 3
+#define PLATEAU_STATE 4       // slots a head: LOSS_EMA, LOSS_BEST, PLATEAU_COUNT, LR_STEP
+#define LOSS_EMA_RATE 0.05f   // per iteration with an update
+#define BEST_FLOOR 1e-3f      // under |best| in the improvement it takes: a loss may be near 0
+#define LR_MIN 1e-5f
+#define LR_MAX 1e-3f          // or the seed, where a user asks for more
+#define HALVINGS_MAX 16u      // far below LR_MIN; keeps the factor a normal number
+
+// Share of the rate after `updates` updates: linear, 1 from warmup - 1 on (the rate is that of the next update).
+static __device__ inline float warm_up(unsigned int updates, float warmup) {
+    const float next = (float)updates + 1.0f;
+    return next < warmup ? next / warmup : 1.0f;
+}
+
+// Loss average, best and plateau count of one head; counts a halving after PLATEAU_PATIENCE updates that did not
+// bring the average below best - (1 - IMPROVEMENT_THRESHOLD) max(|best|, 1e-3). Nothing moves without an update.
+static __device__ inline void plateau_step(const float* isv, float loss, unsigned int updates, float* state,
+                                           unsigned int* halvings) {
+    const float before = state[3], fresh = (float)updates - before;
+    if (!(fresh > 0.0f)) return;
+    state[3] = (float)updates;
+    if (!is_finite(loss)) return;  // shows in its own slot
+    state[0] = before == 0.0f ? loss : ema(state[0], loss, LOSS_EMA_RATE);
+    const float size = fabsf(state[1]) > BEST_FLOOR ? fabsf(state[1]) : BEST_FLOOR;
+    if (before == 0.0f || state[0] < state[1] - (1.0f - isv[ISV_IMPROVEMENT_THRESHOLD]) * size) {
+        state[1] = state[0];
+        state[2] = 0.0f;
+        return;
+    }
+    if ((float)updates <= isv[ISV_LR_WARMUP_STEPS]) return;  // a rising rate is no plateau
+    state[2] += fresh;
+    if (state[2] < isv[ISV_PLATEAU_PATIENCE]) return;
+    state[2] = 0.0f;
+    if (*halvings < HALVINGS_MAX) ++*halvings;
+}
+
+// min(1, 1 / norm): a head whose gradients are large gets a smaller rate. The sentinel 0 asks for nothing.
+static __device__ inline float trust(float norm_ema) {
+    return is_live(norm_ema) && norm_ema > 1.0f ? 1.0f / norm_ema : 1.0f;
+}
+
+// rl_controller_learning_rate: warm-up, plateau and trust factor of every head. No blend: a schedule of its seed.
+// rate = seed x warm-up x 2^-halvings x min(1, 1 / gradient norm EMA), at least 1e-5; BCE and AUX: warm-up only.
+// Updates of a head are those the optimiser applied: adam_step [6]. plateau 0: no halving (state is kept all the same).
+// lr_halvings [3] for Q, PI, V. Reads isv_seed LR_*, LR_WARMUP_STEPS, IMPROVEMENT_THRESHOLD, PLATEAU_PATIENCE, LOSS_Q,
+// LOSS_PI, LOSS_V, *_GRAD_NORM_EMA. Writes LR_BCE .. LR_AUX and the plateau slots Q_LOSS_EMA .. V_LR_STEP.
+// launch: threads 1, block 1
+// updates: isv, lr_halvings
+extern "C" __global__ void rl_controller_learning_rate(float* isv, const float* isv_seed,
+                                                       const unsigned int* adam_step, unsigned int* lr_halvings,
+                                                       int plateau) {
+    const float loss[N_PLATEAU_HEADS] = {isv[ISV_LOSS_Q], isv[ISV_LOSS_PI], isv[ISV_LOSS_V]};
+    for (int g = 0; g < N_GROUPS; ++g) {
+        const float seed = isv_seed[ISV_LR_BCE + g];
+        float rate = seed * warm_up(adam_step[g], isv[ISV_LR_WARMUP_STEPS]);
+        const int head = g - 1;
+        if (head >= 0 && head < N_PLATEAU_HEADS) {
+            float* state = isv + ISV_Q_LOSS_EMA + head * PLATEAU_STATE;
+            plateau_step(isv, loss[head], adam_step[g], state, lr_halvings + head);
+            if (plateau) rate /= (float)(1u << lr_halvings[head]);
+            rate *= trust(isv[ISV_Q_GRAD_NORM_EMA + head]);
+        }
+        isv[ISV_LR_BCE + g] = clampf(rate, LR_MIN, seed > LR_MAX ? seed : LR_MAX);
+    }
+}
+
+#define LOSS_FLOOR 0.05f       // under the average |loss|
+#define LOSS_LAMBDA_MIN 0.1f
+#define LOSS_LAMBDA_MAX 10.0f
+
+// Sparse average of |loss|: a loss that has never been measured (0) or is not finite is no observation.
+static __device__ inline float magnitude_ema(float state, float loss) {
+    if (!is_live(loss)) return state;
+    return state == 0.0f ? fabsf(loss) : ema(state, fabsf(loss), LOSS_EMA_RATE);
+}
+
+// rl_controller_loss_balance: every loss gets a say, whatever its unit.
+// target = (1 / max(EMA |loss|, 0.05)) / mean of the same over the live losses, so the weights have mean 1; 0.1 .. 10.
+// Losses: BCE; Q = C51 + IQN; PI; V; AUX = FRD + outcome. One that has not been measured keeps its weight.
+// loss_abs_ema [3] for Q, PI, V. Reads LOSS_*. Writes LOSS_LAMBDA_BCE .. LOSS_LAMBDA_AUX, LOSS_BCE_EMA, LOSS_AUX_EMA.
+// launch: threads 1, block 1
+// updates: isv, controller_age, loss_abs_ema
+extern "C" __global__ void rl_controller_loss_balance(float* isv, unsigned int* controller_age, float* loss_abs_ema) {
+    isv[ISV_LOSS_BCE_EMA] = magnitude_ema(isv[ISV_LOSS_BCE_EMA], isv[ISV_LOSS_BCE]);
+    isv[ISV_LOSS_AUX_EMA] = magnitude_ema(isv[ISV_LOSS_AUX_EMA], isv[ISV_LOSS_FRD] + isv[ISV_LOSS_OUTCOME]);
+    loss_abs_ema[0] = magnitude_ema(loss_abs_ema[0], isv[ISV_LOSS_Q] + isv[ISV_LOSS_IQN]);
+    loss_abs_ema[1] = magnitude_ema(loss_abs_ema[1], isv[ISV_LOSS_PI]);
+    loss_abs_ema[2] = magnitude_ema(loss_abs_ema[2], isv[ISV_LOSS_V]);
+    const float size[N_GROUPS] = {isv[ISV_LOSS_BCE_EMA], loss_abs_ema[0], loss_abs_ema[1], loss_abs_ema[2],
+                                  isv[ISV_LOSS_AUX_EMA]};
+    float sum = 0.0f, live = 0.0f;
+    for (int g = 0; g < N_GROUPS; ++g) {
+        if (size[g] == 0.0f) continue;
+        sum += 1.0f / (size[g] > LOSS_FLOOR ? size[g] : LOSS_FLOOR);
+        live += 1.0f;
+    }
+    for (int g = 0; g < N_GROUPS; ++g) {
+        if (size[g] == 0.0f) continue;
+        const float target = live / (sum * (size[g] > LOSS_FLOOR ? size[g] : LOSS_FLOOR));
+        isv[ISV_LOSS_LAMBDA_BCE + g] = controller_blend(isv[ISV_LOSS_LAMBDA_BCE + g], target, LOSS_LAMBDA_MIN,
+                                                        LOSS_LAMBDA_MAX, controller_age + AGE_LOSS_LAMBDA + g);
+    }
+}
+
+#define ATOMS 21               // of the C51 head
+#define OUTSIDE_PENALTY 1.0f   // nats per old atom beyond the old span
+
+// values[ATOMS] at new atoms: linear between the old atoms' values, the end's value outside, less penalty x distance.
+// first: where the first new atom lies, pitch: distance of new atoms; both counted in old atoms.
+static __device__ inline void resample_atoms(float* values, float first, float pitch, float penalty) {
+    float old[ATOMS];
+    for (int i = 0; i < ATOMS; ++i) old[i] = values[i];
+    for (int j = 0; j < ATOMS; ++j) {
+        const float at = fmaf(pitch, (float)j, first), inside = clampf(at, 0.0f, (float)(ATOMS - 1));
+        const int left = clampi((int)inside, 0, ATOMS - 2);
+        const float value = ema(old[left], old[left + 1], inside - (float)left);
+        values[j] = fmaf(-penalty, fabsf(at - inside), value);
+    }
+}
+
+// rl_atom_span_reproject: when the atom span has grown, the distributions stay where they were.
+// A head's logits are linear in its weights, so logits interpolated at the new atoms are the same interpolation of the
+// weights: exact for every encoding at once. Density over value is kept where the old span reaches; outside the old end
+// atom's logit falls by one nat an old atom. Sigma weights follow without that fall. Both heads.
+// w_c51, sw_c51 and their target copies [128, pairs, 21]; b_c51, sb_c51 and theirs [pairs, 21]; pairs = P*11;
+// atom_span_before [2] = old V_MIN, V_MAX. One thread a (row of weights or bias, pair), which owns its 21 columns.
+// Adam's moments stay: they forget within some updates. Span unchanged: nothing is touched. Reads C51_V_MIN, C51_V_MAX.
+// launch: threads (HIDDEN_DIM+1)*P*N_ACTIONS, block 64
+// updates: w_c51, b_c51, sw_c51, sb_c51, target_w_c51, target_b_c51, target_sw_c51, target_sb_c51
+extern "C" __global__ void rl_atom_span_reproject(const float* isv, const float* atom_span_before, float* w_c51,
+                                                  float* b_c51, float* sw_c51, float* sb_c51, float* target_w_c51,
+                                                  float* target_b_c51, float* target_sw_c51, float* target_sb_c51,
+                                                  int P) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int pairs = P * N_ACTIONS, row = i / pairs;
+    const float old_min = atom_span_before[0], old_max = atom_span_before[1];
+    const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
+    if (row > HIDDEN_DIM || (v_min == old_min && v_max == old_max)) return;
+    const float last = (float)(ATOMS - 1), per_value = last / (old_max - old_min);
+    const float first = (v_min - old_min) * per_value, pitch = (v_max - v_min) * per_value / last;
+    if (row == HIDDEN_DIM) {
+        const int at = (i - row * pairs) * ATOMS;
+        resample_atoms(b_c51 + at, first, pitch, OUTSIDE_PENALTY);
+        resample_atoms(target_b_c51 + at, first, pitch, OUTSIDE_PENALTY);
+        resample_atoms(sb_c51 + at, first, pitch, 0.0f);
+        resample_atoms(target_sb_c51 + at, first, pitch, 0.0f);
+        return;
+    }
+    const long long at = (long long)i * ATOMS;
+    resample_atoms(w_c51 + at, first, pitch, 0.0f);
+    resample_atoms(target_w_c51 + at, first, pitch, 0.0f);
+    resample_atoms(sw_c51 + at, first, pitch, 0.0f);
+    resample_atoms(target_sw_c51 + at, first, pitch, 0.0f);
+}

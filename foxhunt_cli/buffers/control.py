@@ -1,0 +1,21 @@
+"""Buffers of the controllers and the entry gates: what a controller remembers that is not a slot."""
+
+from __future__ import annotations
+
+from foxhunt_cli.buffers.row import Buffer
+
+# At least the largest AGE_ constant of cuda_src/control/controller.cuh, plus one (a test compares).
+N_CONTROLLER_AGES = 32
+
+ROWS = (
+    Buffer("isv_seed", "640", "float32", "persistent", "mixed", "the ISV as it was when the run started"),
+    Buffer(
+        "controller_age", f"{N_CONTROLLER_AGES}", "uint32", "persistent", "updates", "live updates by controlled slot"
+    ),
+    Buffer("loss_abs_ema", "3", "float32", "persistent", "1", "EMA of |loss| of Q, PI, V"),
+    Buffer("lr_halvings", "3", "uint32", "persistent", "1", "halvings of the learning rate of Q, PI, V on a plateau"),
+    Buffer("atom_span_window", "2", "float32", "persistent", "mixed", "sum of target clip rates, iterations summed"),
+    Buffer("atom_span_before", "2", "float32", "iteration", "scaled", "V_MIN, V_MAX before this iteration's growth"),
+    Buffer("rng_gate", "B", "uint32", "persistent", "state", "xorshift32 state of the gate bypass draw"),
+    Buffer("gate_open", "B", "uint8", "iteration", "0/1", "the row ignores the entry gates in this step"),
+)

@@ -1,0 +1,122 @@
+"""The controllers' part of the ordered list: entry gates, reward scale, controllers, signals of the learning phase.
+
+Owns which controllers run where, and what a frozen one is: its stage is left out, so its slots keep their seeds. Inputs
+that the learning phase measures are those of the iteration before; that lag is by design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from foxhunt_cli.nets import c51
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View, at
+
+# Name in the config (controllers.<name> = "fixed") -> kernel. In the order in which they run.
+CONTROLLERS: dict[str, str] = {
+    "reward_scale": "rl_controller_reward_scale",
+    "reward_clamp": "rl_controller_reward_clamp",
+    "gates": "rl_controller_gates",
+    "gamma": "rl_controller_gamma",
+    "target_tau": "rl_controller_target_tau",
+    "ppo_clip": "rl_controller_ppo_clip",
+    "ppo_ratio_clamp": "rl_controller_ppo_ratio_clamp",
+    "entropy_coef": "rl_controller_entropy_coef",
+    "rollout_steps": "rl_controller_rollout_steps",
+    "per_alpha": "rl_controller_per_alpha",
+    "per_beta": "rl_controller_per_beta",
+    "distill_lambda": "rl_controller_distill_lambda",
+    "distill_temperature": "rl_controller_distill_temperature",
+    "loss_balance": "rl_controller_loss_balance",
+    "learning_rate": "rl_controller_learning_rate",
+    "atom_span": "rl_controller_atom_span",
+}
+
+# What each preset keeps fixed. Preset foxhunt also leaves out the plateau rule of the learning rate.
+FROZEN: dict[str, frozenset[str]] = {
+    "seed": frozenset(),
+    "foxhunt": frozenset(
+        {
+            "gamma",
+            "target_tau",
+            "reward_scale",
+            "reward_clamp",
+            "loss_balance",
+            "distill_lambda",
+            "distill_temperature",
+            "gates",
+        }
+    ),
+}
+
+_BEFORE_REWARD = ("reward_scale",)
+_ROWS = "T*B"
+
+
+def entry_gates(t: int, features: str = "h_bar", *, evaluation: bool = False) -> list[Step]:
+    """Both entry gates of environment step ``t``, behind ``rl_action_begin``; needs frd_prob of the whole iteration.
+
+    features: the encodings the critic looks at. evaluation: no warm-up, no bypass, no random number.
+    """
+    row_q = c51.row_q(features)
+    return [
+        Stage("rl_gate_open", {**at(t), "evaluation": str(int(evaluation))}),
+        Stage(row_q.kernel, {**row_q.remap, **at(t)}),
+        Stage("rl_confidence_gate", at(t)),
+        Stage("rl_frd_gate", at(t)),
+    ]
+
+
+def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Step]:
+    """Between ``ema_update_on_done`` and the reward: the scale that this iteration's reward is measured in."""
+    return [Stage(CONTROLLERS[name]) for name in _BEFORE_REWARD if name not in _known(frozen)]
+
+
+def after_rollout_controllers(
+    frozen: Collection[str] = frozenset(), *, plateau: bool = True, reproject: bool = False
+) -> list[Step]:
+    """Behind the rollout's signals and ``rl_step_counter_update``, before the first update of the iteration.
+
+    plateau: the learning rate halves on a plateau. reproject: the critic's weights follow a grown atom span (the
+    symmetric span of mark-to-market rewards). Which span rule runs is the dimension ``realised_reward``.
+    """
+    steps: list[Step] = []
+    for name, kernel in CONTROLLERS.items():
+        if name in _known(frozen) or name in _BEFORE_REWARD:
+            continue
+        steps.append(Stage(kernel, {"plateau": str(int(plateau))} if name == "learning_rate" else {}))
+    if reproject and "atom_span" not in frozen:
+        steps.append(Stage("rl_atom_span_reproject"))
+    return steps
+
+
+def after_updates_controllers(frozen: Collection[str] = frozenset(), *, critic: bool = True) -> list[Step]:
+    """Behind the last Adam step: the signals that the controllers of the next iteration read.
+
+    One policy head forward on the stored encodings gives the new log-probabilities. critic: this iteration had replay
+    updates (``c51_td`` is fresh); without, the TD moments are left alone. A frozen controller's signals still run: people
+    read them.
+    """
+    _known(frozen)
+    rows = {"rows": _ROWS}
+    steps: list[Step] = [
+        Matmul(
+            "pi head after the updates",
+            View("h", _ROWS, "HIDDEN_DIM"),
+            View("w_pi", "HIDDEN_DIM", "P*N_ACTIONS"),
+            View("pi_all", _ROWS, "P*N_ACTIONS"),
+        ),
+        Stage("rl_log_ratio_rows", rows),
+        Stage("rl_kl_approx_b", rows),
+        Stage("ppo_log_ratio_abs_max_b", rows),
+        Stage("rl_var_over_abs_mean_streaming", rows),
+    ]
+    if critic:
+        steps.append(Stage("rl_kurtosis_streaming", {"td_error": "c51_td", "rows": "R"}))
+    return steps
+
+
+def _known(frozen: Collection[str]) -> Collection[str]:
+    unknown = sorted(set(frozen) - set(CONTROLLERS))
+    if unknown:
+        raise ValueError(f"controllers.{unknown[0]}: no such controller; there are {', '.join(CONTROLLERS)}")
+    return frozen
