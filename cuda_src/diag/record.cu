@@ -17,12 +17,12 @@ extern "C" __global__ void rl_loss_total(float* isv) {
 // rl_diag_record: copy the ISV into the next slot of the diagnostic ring.
 // launch: blocks 1, block 128
 // updates: diag_ring, diag_head
-// One block. isv [ISV_SIZE]; diag_ring [R, ISV_SIZE]; diag_head [1] records written so far.
-// The host must drain at least every R iterations: an older record is overwritten.
-extern "C" __global__ void rl_diag_record(const float* isv, float* diag_ring, unsigned int* diag_head, int R) {
+// One block. isv [ISV_SIZE]; diag_ring [RING, ISV_SIZE]; diag_head [1] records written so far.
+// The host must drain at least every RING iterations: an older record is overwritten.
+extern "C" __global__ void rl_diag_record(const float* isv, float* diag_ring, unsigned int* diag_head, int RING) {
     const unsigned int head = diag_head[0];
     __syncthreads();
-    float* out = diag_ring + (long long)(head % (unsigned int)R) * ISV_SIZE;
+    float* out = diag_ring + (long long)(head % (unsigned int)RING) * ISV_SIZE;
     for (int i = threadIdx.x; i < ISV_SIZE; i += blockDim.x) out[i] = isv[i];
     if (threadIdx.x == 0) diag_head[0] = head + 1u;
 }

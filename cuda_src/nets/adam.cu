@@ -9,6 +9,7 @@
 #define CHUNK 32              // parameters per code byte (nets/params.py)
 #define N_BRANCHES 5
 #define N_GROUPS 6
+#define N_NONFINITE_PARTS 8   // counters of losses that were not finite, by stage (nets/target.py)
 #define GROUP_PI 2
 #define GROUP_V 3
 #define GROUP_IQN 5
@@ -32,18 +33,19 @@ extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chun
 // rl_grad_norms: norms of branches and heads, the encoder's clip factor, and whether the update may be applied.
 // launch: blocks 1, block 128
 // updates: isv, adam_step, fault
-// One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; adam_step [6] updates done
+// One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; nonfinite_parts [8]; adam_step [6] updates done
 // per group; fault [2] = consecutive refused updates, sticky stop flag; update_control [2 + 12] = apply (1/0), encoder
 // clip factor, then per group 1 / (1 - beta1^n) and 1 / sqrt(1 - beta2^n).
-// A non-finite square refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
+// A non-finite square or loss refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
 // Slots written: PI_GRAD_NORM_EMA, V_GRAD_NORM_EMA, BRANCH_GRAD_NORM_*, NONFINITE_COUNT. Read: GRAD_CLIP_NORM, ADAM_BETA*.
 extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsigned char* group_code,
                                          const unsigned char* branch_code, const unsigned char* encoder_code,
-                                         unsigned int* adam_step, unsigned int* fault, float* update_control,
+                                         const int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, float* update_control,
                                          float* isv, int n_chunks) {
     __shared__ float scratch[32];
     float branch[N_BRANCHES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     float encoder = 0.0f, pi = 0.0f, v = 0.0f, bad = 0.0f;
+    if (threadIdx.x < N_NONFINITE_PARTS) bad = (float)nonfinite_parts[threadIdx.x];
     unsigned int seen = 0u;  // bit g: this thread met a chunk of group g
     for (int c = threadIdx.x; c < n_chunks; c += blockDim.x) {
         const float s = chunk_square[c];

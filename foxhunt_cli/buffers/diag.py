@@ -1,10 +1,10 @@
-"""Buffers that exist to be read by people. R = ring slots."""
+"""Buffers that exist to be read by people. RING = its slots."""
 
 from __future__ import annotations
 
 from foxhunt_cli.buffers.row import Buffer
 
 ROWS = (
-    Buffer("diag_ring", "R, 640", "float32", "persistent", "mixed", "the last R copies of the ISV"),
+    Buffer("diag_ring", "RING, 640", "float32", "persistent", "mixed", "the last copies of the ISV"),
     Buffer("diag_head", "1", "uint32", "persistent", "records", "copies made so far"),
 )

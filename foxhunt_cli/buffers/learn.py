@@ -8,11 +8,9 @@ _ROWS_ALL = "(T+1), B"
 
 ROWS = (
     Buffer("isv", "640", "float32", "persistent", "mixed", "the internal state vector"),
-    Buffer("ones", "(T+1)*B", "float32", "data", "1", "a row of ones: column sums are products with it"),
+    Buffer("ones", "W*B", "float32", "data", "1", "a row of ones: column sums are products with it"),
     Buffer("h", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "encoding before step t; slice T is the bootstrap state"),
     Buffer("grad_h", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "gradient of the loss with respect to h; slice T unused"),
-    Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "mlp encoder: first layer's tanh"),
-    Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
     Buffer("pi_all", "(T+1), B, P*N_ACTIONS", "float32", "iteration", "logits", "policy logits of every class, without bias"),
     Buffer("v_all", "(T+1), B, P", "float32", "iteration", "1", "normalised values of every class, without bias"),
     Buffer("value", _ROWS_ALL, "float32", "iteration", "scaled", "value of the row's class"),

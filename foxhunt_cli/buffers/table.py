@@ -1,20 +1,17 @@
-"""THE buffer table: every device array by name, put together from one module a family."""
+"""Gathers rows of the buffer table and sizes them. The table itself is ``foxhunt_cli/pipeline/tables.py``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
 
-from foxhunt_cli.buffers import data, diag, env, learn
 from foxhunt_cli.buffers.row import LIFETIMES, Buffer
 from foxhunt_cli.config.dims import evaluate
 
 
-@cache
-def buffers() -> dict[str, Buffer]:
-    """All buffers by name. Raises ValueError where a name is used twice or a lifetime is unknown."""
+def gather(rows: Iterable[Buffer]) -> dict[str, Buffer]:
+    """Rows by name. Raises ValueError where a name is used twice or a lifetime is unknown."""
     found: dict[str, Buffer] = {}
-    for row in (*data.ROWS, *env.ROWS, *learn.ROWS, *diag.ROWS):
+    for row in rows:
         if row.name in found:
             raise ValueError(f"buffer table: '{row.name}' declared twice")
         if row.lifetime not in LIFETIMES:

@@ -24,6 +24,10 @@ def throughput(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")] = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="full or mlp.")] = None,
+    sets: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
+    ] = None,
     no_graph: Annotated[bool, typer.Option("--no-graph", help="Run kernel by kernel, without a graph.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure.")] = 10.0,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
@@ -39,9 +43,10 @@ def throughput(
     from foxhunt_cli.config.load import Setting, load_config
 
     options = [Setting("device", device, "--device"), Setting("batch", batch, "--batch")]
+    options += [Setting("encoder", encoder, "--encoder")]
     options += [Setting("rollout", rollout, "--rollout"), Setting("graph", not no_graph, "--no-graph")]
     terminal = Terminal()
-    figures = run(load_config(options=options), seconds=seconds, console=terminal)
+    figures = run(load_config(sets=sets or (), options=options), seconds=seconds, console=terminal)
     if json:
         terminal.json(figures)
         return

@@ -53,7 +53,7 @@ def train(
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
     reward: Annotated[str | None, typer.Option("--reward", help="mark_to_market or realised [mark_to_market].")] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: mlp.")] = None,
+    encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: full or mlp [full].")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random stream [0].")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the run directory [time and a word].")] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N [auto].")] = None,

@@ -62,7 +62,7 @@ class RunConfig(BaseModel):
     rollout: int = Field(16, ge=1, le=ROLLOUT_MAX)
     """T: environment steps of an iteration, before the learning from them."""
 
-    encoder: Literal["mlp"] = "mlp"
+    encoder: Literal["full", "mlp"] = "full"
     """Network that turns the window of snapshots into the encoding the heads read."""
 
     reward: Literal["mark_to_market", "realised"] = "mark_to_market"

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 
 from foxhunt_cli.device.base import Array, DeviceError, Launch, Operation, Progress
-from foxhunt_cli.device.cpu_build import Builder, BuildOptions, cpu_model
+from foxhunt_cli.device.cpu_build import Builder, BuildOptions, Target, cpu_model
 from foxhunt_cli.device.cpu_plan import CpuPlan, Entry, address
 from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.kernels.contract import KernelContract
@@ -35,6 +36,12 @@ class _Settings(ctypes.Structure):
         ("seed", ctypes.c_ulonglong),
         ("poison", ctypes.c_int),
     ]
+
+
+def _pin_blas() -> None:
+    """One BLAS thread in this process: the products here are small, and BLAS threads that spin for one another cost
+    milliseconds each as soon as another process wants a core. It also keeps results independent of the core count."""
+    threadpoolctl.threadpool_limits(limits=1, user_api="blas")
 
 
 class CpuDevice:
@@ -63,6 +70,7 @@ class CpuDevice:
         if threads is not None and threads < 1:
             raise DeviceError(f"threads must be at least 1, got {threads}")
         self.threads = threads or available
+        _pin_blas()
         self.order = order
         self.double = double
         self.sanitize = sanitize
@@ -118,7 +126,7 @@ class CpuDevice:
         targets = [self._builder.kernels(unit) for unit in units]
         self._builder.build([runtime, *targets], progress)
         if self._runtime is None:
-            self._runtime = _load_runtime(runtime.path)
+            self._runtime = _load_runtime(runtime)
         for unit, target in zip(units, targets, strict=True):
             library = ctypes.CDLL(str(target.path))
             for contract in unit.contracts:
@@ -184,19 +192,19 @@ def _require_sanitizer() -> None:
         )
 
 
-def _load_runtime(path: Path) -> ctypes.CDLL:
-    """Loads the runtime so that kernels find its symbols. One build of it fits in a process."""
-    everything = ctypes.CDLL(None)
-    before = None
-    if hasattr(everything, "fh_variant"):
-        everything.fh_variant.restype = ctypes.c_char_p
-        before = everything.fh_variant()
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    library.fh_variant.restype = ctypes.c_char_p
-    if before is not None and before != library.fh_variant():
+def _load_runtime(target: Target) -> ctypes.CDLL:
+    """The runtime, visible to the kernels loaded after it; the one already there if some device has loaded it.
+
+    Two in a process would tear apart what belongs together: kernels would call one and blocks run in the other.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "fh_key"):
+        library = ctypes.CDLL(str(target.path), mode=ctypes.RTLD_GLOBAL)
+    library.fh_key.restype = ctypes.c_char_p
+    if library.fh_key().decode() != target.key:
         raise DeviceError(
-            f"this process runs kernels with the '{before.decode()}' runtime and cannot hold "
-            f"'{library.fh_variant().decode()}' too; use a process of its own"
+            "this process already runs kernels with another build of the CPU runtime (sanitize or ucontext differ, "
+            "or its sources were edited); use a process of its own"
         )
     library.fh_run.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_void_p]
     library.fh_run.restype = ctypes.c_char_p

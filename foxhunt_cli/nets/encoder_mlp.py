@@ -5,6 +5,7 @@ Looks at one snapshot only (K = 1), so a window holds T + 1 of them. Quick runs,
 
 from __future__ import annotations
 
+from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
 
@@ -18,6 +19,11 @@ PARAMETERS = (
     Parameter("b_mlp2", "HIDDEN_DIM", "constant", 0.0, "LR_AUX", _BRANCH, encoder=True),
 )
 
+BUFFERS = (
+    Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer's tanh"),
+    Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
+)
+
 _ALL, _USED = "(T+1)*B", "T*B"
 
 
@@ -25,7 +31,7 @@ def _tokens(name: str, rows: str, cols: str = "HIDDEN_DIM") -> View:
     return View(name, rows, cols)
 
 
-def forward() -> list[Step]:
+def forward(_snapshots: int) -> list[Step]:
     """x [T+1, B, 56] -> h [T+1, B, 128]."""
     w1, w2 = View("w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM"), View("w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
     size = {"rows": _ALL, "cols": "HIDDEN_DIM"}
@@ -37,7 +43,7 @@ def forward() -> list[Step]:
     ]
 
 
-def backward() -> list[Step]:
+def backward(_snapshots: int) -> list[Step]:
     """grad_h [T, B, 128] (changed in place) -> gradients of the four tensors. The bootstrap state carries none."""
     size = {"rows": _USED, "cols": "HIDDEN_DIM"}
     hidden, grad_hidden, grad_h = (_tokens(n, _USED) for n in ("mlp_hidden", "grad_mlp_hidden", "grad_h"))

@@ -23,14 +23,15 @@ def codes() -> dict[str, np.ndarray]:
     }
 
 
-def update(t: Trial, state: dict[str, np.ndarray], isv: np.ndarray) -> dict[str, np.ndarray]:
+def update(t: Trial, state: dict[str, np.ndarray], isv: np.ndarray, bad_losses: int = 0) -> dict[str, np.ndarray]:
     """The optimiser's three kernels on ``state``; returns the new state, control and ISV."""
     n = len(state["grads"]) // CHUNK
     squares = t.run("rl_grad_chunk_squares", {"grads": state["grads"], "chunk_square": np.zeros(n, np.float32)}, n_chunks=n)
     control = {"update_control": np.zeros(14, np.float32), "isv": isv}
     norms = t.run(
         "rl_grad_norms",
-        {**squares, **codes(), **control, "adam_step": state["adam_step"], "fault": state["fault"]},
+        {**squares, **codes(), **control, "adam_step": state["adam_step"], "fault": state["fault"]}
+        | {"nonfinite_parts": np.array([0, 0, bad_losses, 0, 0, 0, 0, 0], np.int32)},
         n_chunks=n,
     )
     vectors = {k: state[k] for k in ("params", "grads", "adam_m", "adam_v")}
@@ -96,6 +97,16 @@ def a_non_finite_gradient_refuses_the_update(t: Trial) -> None:
 
 
 @oracle("optim")
+def a_non_finite_loss_refuses_the_update_too(t: Trial) -> None:
+    """Gradients may be finite where a loss was not: the stages' counters count as well."""
+    state = fresh(8)
+    before = state["params"].copy()
+    state = update(t, state, seed_values({}), bad_losses=2)
+    t.equal("parameters", before, state["params"])
+    t.equal("count", 2, state["isv"][number("NONFINITE_COUNT")])
+
+
+@oracle("optim")
 def one_bad_update_is_skipped_and_training_goes_on(t: Trial) -> None:
     """After one refused update the next good one is Adam's first."""
     state, isv = fresh(5), seed_values({"lr_pi": 1e-3, "lr_v": 1e-3, "lr_aux": 1e-3})
@@ -128,7 +139,7 @@ def diagnostic_ring_keeps_the_last_records(t: Trial) -> None:
     """Records go round the ring and the head counts them."""
     ring, head, isv = np.zeros((3, 640), np.float32), np.zeros(1, np.uint32), np.arange(640, dtype=np.float32)
     for i in range(5):
-        out = t.run("rl_diag_record", {"isv": isv + i, "diag_ring": ring, "diag_head": head}, R=3)
+        out = t.run("rl_diag_record", {"isv": isv + i, "diag_ring": ring, "diag_head": head}, RING=3)
         ring, head = out["diag_ring"], out["diag_head"]
     t.equal("head", [5], head)
     t.equal("slots", np.stack([isv + 3, isv + 4, isv + 2]), ring)

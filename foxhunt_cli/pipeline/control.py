@@ -89,14 +89,12 @@ def after_rollout_controllers(
     return steps
 
 
-def after_updates_controllers(frozen: Collection[str] = frozenset(), *, critic: bool = True) -> list[Step]:
-    """Behind the last Adam step: the signals that the controllers of the next iteration read.
+def after_updates_controllers(*, critic: bool = True) -> list[Step]:
+    """Behind the last Adam step: the signals that the controllers of the next iteration (and people) read.
 
     One policy head forward on the stored encodings gives the new log-probabilities. critic: this iteration had replay
-    updates (``c51_td`` is fresh); without, the TD moments are left alone. A frozen controller's signals still run: people
-    read them.
+    updates (``c51_td`` is fresh); without, the TD moments are left alone. No controller runs here, so nothing is frozen.
     """
-    _known(frozen)
     rows = {"rows": _ROWS}
     steps: list[Step] = [
         Matmul(

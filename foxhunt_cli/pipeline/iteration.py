@@ -5,19 +5,10 @@ Read top to bottom: it is the program. Everything above it prepares, everything 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from foxhunt_cli.nets import policy
 from foxhunt_cli.pipeline import learn, rollout
+from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, at
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What decides the list: sizes that unroll it and the choices that change it."""
-
-    rollout: int
-    encoder: str = "mlp"
 
 
 def training(shape: Shape) -> list[Step]:
@@ -25,10 +16,10 @@ def training(shape: Shape) -> list[Step]:
     return [
         *_windows(draw_episodes=True),
         *rollout.iteration_begin(),
-        *learn.forward(shape.encoder),
+        *learn.forward(shape),
         *_environment_steps(shape, policy.draw()),
         *rollout.after_rollout(),
-        *learn.update(shape.encoder),
+        *learn.update(shape),
         Stage("rl_loss_total"),
         Stage("rl_diag_record"),
         Stage("gpu_advance_cursor"),
@@ -40,7 +31,7 @@ def playing(shape: Shape) -> list[Step]:
     return [
         *_windows(draw_episodes=False),
         *rollout.iteration_begin(),
-        *learn.forward(shape.encoder),
+        *learn.forward(shape),
         *_environment_steps(shape, policy.draw(greedy="1")),
         Stage("gpu_advance_cursor"),
     ]

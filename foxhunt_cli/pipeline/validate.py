@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from foxhunt_cli.buffers.table import buffers
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step
+from foxhunt_cli.pipeline.tables import buffers
 
 
 def problems(steps: Sequence[Step], host_writes: Collection[str] = (), host_reads: Collection[str] = ()) -> list[str]:

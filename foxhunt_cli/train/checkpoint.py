@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from foxhunt_cli.buffers.table import buffers
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.isv.table import layout_hash
+from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.run_dir import write_json
 

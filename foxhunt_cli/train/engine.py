@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.buffers.arena import allocate
-from foxhunt_cli.buffers.table import buffers
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.device.base import Device, Plan, Progress
 from foxhunt_cli.device.rng import seed_states
@@ -23,8 +22,10 @@ from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import learn
 from foxhunt_cli.pipeline.build import build, kernels_of
-from foxhunt_cli.pipeline.iteration import Shape, following, playing, training
+from foxhunt_cli.pipeline.iteration import following, playing, training
+from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
+from foxhunt_cli.pipeline.tables import buffers
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
 _RANDOM_STREAMS = {"rng_episode": "episode", "rng_action": "action"}
@@ -56,6 +57,11 @@ class Engine:
         return np.array(fresh, np.float32).reshape(len(fresh), ring.shape[1])
 
 
+def shape_of(config: RunConfig) -> Shape:
+    """What of the config decides the ordered list."""
+    return Shape(config.rollout, config.encoder)
+
+
 def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
     """Every name a kernel or a buffer shape may use, apart from parameter counts."""
     instrument = data.instrument
@@ -66,7 +72,7 @@ def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
         "K": learn.window(config.encoder),
         "W": learn.window(config.encoder) + config.rollout,
         "P": 2 * lot_limit + 1,
-        "R": RING,
+        "RING": RING,
         "N_SNAP": data.n_snapshots,
         "N_SPANS": data.n_spans,
         "episode_len": data.episode_len,
@@ -91,9 +97,9 @@ def build_engine(
 ) -> Engine:
     """Allocate, seed and record. ``extra`` adds device arrays by name (a baseline's signal column)."""
     dims = dimensions(config, data)
-    layout = lay_out(learn.parameters(config.encoder), dims)
+    layout = lay_out(learn.parameters(shape_of(config)), dims)
     dims["N_CHUNKS"] = layout.size // CHUNK
-    listed = steps(Shape(config.rollout, config.encoder))
+    listed = steps(shape_of(config))
     names = tuple(kernels_of(listed))
     device.compile([kernel(name) for name in names])
 
@@ -109,7 +115,7 @@ def build_engine(
 
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
     """Compile every kernel of a training run in one go: preparation, training, evaluation."""
-    shape = Shape(config.rollout, config.encoder)
+    shape = shape_of(config)
     names = [*PREPARE_KERNELS, *(n for steps in (training, playing, following) for n in kernels_of(steps(shape)))]
     device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from foxhunt_cli.buffers.table import buffers
 from foxhunt_cli.isv.header import render_slots, render_structure
 from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
 from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
 from foxhunt_cli.nets.params import CHUNK
+from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.oracles.base import suites
 
 _ASSIGNED = re.compile(r"isv\[ISV_(\w+?)(?:\s*\+[^\]]*)?\]\s*(?:[-+*]?=)(?!=)")

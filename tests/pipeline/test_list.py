@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foxhunt_cli.market.evaluate import _PER_STEP
-from foxhunt_cli.pipeline.iteration import Shape, following, playing, training
+from foxhunt_cli.pipeline.iteration import following, playing, training
+from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage
 from foxhunt_cli.pipeline.validate import problems
 
@@ -13,12 +14,13 @@ from foxhunt_cli.pipeline.validate import problems
 REPORTED = {*_PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated", "diag_ring",
             "unfilled_lots", "reward_usd"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
-PLAY_ONLY = {"log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all", "unrealised_usd", "held_steps"}
+PLAY_ONLY = {"m1_rstd", "m2_rstd", "log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all", "unrealised_usd", "held_steps"}
 
 
+@pytest.mark.parametrize("encoder", ["mlp", "full"])
 @pytest.mark.parametrize("rollout", [1, 4])
-def test_training_list_is_sound(rollout: int) -> None:
-    assert problems(training(Shape(rollout)), host_reads=REPORTED) == []
+def test_training_list_is_sound(rollout: int, encoder: str) -> None:
+    assert problems(training(Shape(rollout, encoder)), host_reads=REPORTED) == []
 
 
 @pytest.mark.parametrize("steps", [playing, following])

@@ -1,0 +1,22 @@
+// Time between the snapshots of a window, for networks that live in continuous time.
+
+#define GAP_SCALE 0.2f          // brings the logarithm of market gaps (0 to 16) to order 1
+#define GAP_MS_PER_NS 1e-6f
+
+// gpu_window_gaps: real time gaps of the rows' windows on a logarithmic scale.
+// launch: threads W*B, block 128
+// One thread a snapshot of a window. ts_ns [N_SNAP] ns; cursor [B]; gap [W, B] = 0.2 ln(1 + ms since the snapshot before).
+// The window's first snapshot has no predecessor inside it: 0. Clocks that stand still give 0.
+extern "C" __global__ void gpu_window_gaps(const unsigned long long* ts_ns, const int* cursor, float* gap, int K, int W,
+                                           int B) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= W * B) return;
+    const int w = i / B;
+    if (w == 0) {
+        gap[i] = 0.0f;
+        return;
+    }
+    const long long at = (long long)cursor[i % B] - (K - 1) + w;
+    const float ms = (float)(ts_ns[at] - ts_ns[at - 1]) * GAP_MS_PER_NS;
+    gap[i] = GAP_SCALE * log1pf(ms);
+}

@@ -1,0 +1,23 @@
+"""THE buffer table: every device array by name, put together from one list a family.
+
+A network's buffers stand beside its steps; those of the market, the environment and the update stand in ``buffers/``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from foxhunt_cli.buffers import data, diag, env, learn
+from foxhunt_cli.buffers.row import Buffer
+from foxhunt_cli.buffers.table import gather
+from foxhunt_cli.nets import direction, encoder_full, encoder_mlp, frd, outcome, target
+
+_FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, diag.ROWS)
+_NETWORKS = (encoder_mlp, encoder_full, frd, direction, outcome, target)
+
+
+@cache
+def buffers() -> dict[str, Buffer]:
+    """All buffers by name."""
+    families = [*_FAMILIES, *(network.BUFFERS for network in _NETWORKS)]
+    return gather(row for rows in families for row in rows)
