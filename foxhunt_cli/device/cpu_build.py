@@ -137,6 +137,11 @@ class Target:
     includes: tuple[Path, ...]
     path: Path
 
+    @property
+    def key(self) -> str:
+        """Hash of everything the library depends on."""
+        return self.path.stem.rpartition("-")[2]
+
 
 class Builder:
     """Builds libraries into a cache that processes may share. Holds no state but its choices."""
@@ -205,7 +210,8 @@ class Builder:
         """Compiles beside the target and renames: two processes may build the same one at once."""
         scratch = target.path.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
         source, library = scratch.with_suffix(scratch.suffix + ".cpp"), scratch.with_suffix(scratch.suffix + ".tmp")
-        command = [*self.compiler.command, *target.flags, *(f"-I{path}" for path in target.includes)]
+        command = [*self.compiler.command, *target.flags, f'-DFH_KEY="{target.key}"']
+        command += [f"-I{path}" for path in target.includes]
         try:
             source.write_text(target.text)
             done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)

@@ -54,6 +54,6 @@ unsigned long long fh_warp(unsigned mask, unsigned long long value, int warp_kin
 
 // Runs the list in order. Null, or what went wrong (valid until the next call from this thread).
 const char* fh_run(fh_op* ops, long long count, const fh_settings* settings);
-// Which of the incompatible builds of the runtime this is: a process can hold one.
-const char* fh_variant();
+// Which build of the runtime this is: a process can hold one.
+const char* fh_key();
 }

@@ -12,7 +12,6 @@
 
 #if defined(FH_UCONTEXT) || !(defined(__x86_64__) || defined(__aarch64__))
 #include <ucontext.h>
-#define FH_SWITCH_NAME "ucontext"
 
 static inline void switch_context(void** saved, void* target) {
     ucontext_t self; // on the stack of the fiber that leaves: lives until it is entered again
@@ -32,7 +31,6 @@ static inline void* prepare_stack(char* bottom, size_t size, void (*entry)()) {
 }
 
 #elif defined(__x86_64__)
-#define FH_SWITCH_NAME "x86-64"
 
 // Leaves by jmp, not ret: the return-address predictor stays in step because every fiber resumes at the same call.
 // rbx and rbp are saved by hand (clang refuses them as clobbers); all else is a clobber, so that the compiler
@@ -75,7 +73,6 @@ static inline void* prepare_stack(char* bottom, size_t size, void (*entry)()) {
 }
 
 #else
-#define FH_SWITCH_NAME "aarch64"
 
 asm(R"(
 .text

@@ -190,10 +190,4 @@ FH_API const char* fh_run(fh_op* ops, long long count, const fh_settings* settin
     return nullptr;
 }
 
-FH_API const char* fh_variant() {
-#ifdef FH_ASAN
-    return FH_SWITCH_NAME ", sanitized";
-#else
-    return FH_SWITCH_NAME;
-#endif
-}
+FH_API const char* fh_key() { return FH_KEY; }
