@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from foxhunt_cli.data.statistics import Statistic
     from foxhunt_cli.data.synthetic import SyntheticOptions
 
-data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at, check, convert and make market data.")
+data_app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Look at, check, convert and make market data."
+)
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Databento .dbn or .dbn.zst (mbp-10), LOBSTER, .csv, .parquet, .fhx.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE...", help="Databento .dbn or .dbn.zst (mbp-10), LOBSTER, .csv, .parquet, .fhx."),
+]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 FormatOption = Annotated[str | None, typer.Option("--format", help="dbn, parquet or fhx [by the output's name].")]
-InstrumentOption = Annotated[str | None, typer.Option("--instrument", help="Instrument preset, e.g. ES, EQUITY [inferred].")]
+InstrumentOption = Annotated[
+    str | None, typer.Option("--instrument", help="Instrument preset, e.g. ES, EQUITY [inferred].")
+]
 TickOption = Annotated[str | None, typer.Option("--tick-size", help="Tick size, e.g. 0.25 or 1/64.")]
 SymbolOption = Annotated[str | None, typer.Option("--symbol", help="Which symbol of a file with several.")]
 IdOption = Annotated[int | None, typer.Option("--instrument-id", help="Which instrument id of a file with several.")]
@@ -30,7 +37,9 @@ StartOption = Annotated[str | None, typer.Option("--start", help="First time use
 EndOption = Annotated[str | None, typer.Option("--end", help="Time to stop before, ISO 8601, UTC.")]
 MaxOption = Annotated[int | None, typer.Option("--max-snapshots", help="Use at most so many.")]
 StrideOption = Annotated[int, typer.Option("--stride", help="Keep every N-th snapshot; trades between are summed.")]
-DirtyOption = Annotated[bool, typer.Option("--allow-dirty", help="Accept a source of which over 5 % had to be dropped.")]
+DirtyOption = Annotated[
+    bool, typer.Option("--allow-dirty", help="Accept a source of which over 5 % had to be dropped.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 
@@ -44,7 +53,9 @@ def info(
     session_gap: GapOption = 1800.0,
     start: StartOption = None,
     end: EndOption = None,
-    stats: Annotated[bool, typer.Option("--stats", help="Measure the market's statistics (needs 1,000 snapshots).")] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Measure the market's statistics (needs 1,000 snapshots).")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Show what a source holds: instrument, span, sessions, what cleaning found.
@@ -56,14 +67,31 @@ def info(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.statistics import measure
 
-    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id,
-                       session_gap_s=session_gap, start=start, end=end, allow_dirty=True, cache=False)
+    options = _options(
+        instrument=instrument,
+        tick_size=tick_size,
+        symbol=symbol,
+        instrument_id=instrument_id,
+        session_gap_s=session_gap,
+        start=start,
+        end=end,
+        allow_dirty=True,
+        cache=False,
+    )
     terminal = Terminal()
     data = _load(files, options)
     measured = measure(data) if stats else []
     if json:
-        terminal.json({**_facts(data), "findings": [f.model_dump() for f in data.report.findings], "warnings": data.report.warnings,
-                       "statistics": [{"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured]})
+        terminal.json(
+            {
+                **_facts(data),
+                "findings": [f.model_dump() for f in data.report.findings],
+                "warnings": data.report.warnings,
+                "statistics": [
+                    {"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured
+                ],
+            }
+        )
         return
     _show_facts(data, terminal)
     _show_findings(data, terminal)
@@ -92,15 +120,29 @@ def validate(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.validate import checks
 
-    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id,
-                       session_gap_s=session_gap, allow_dirty=True, cache=False)
+    options = _options(
+        instrument=instrument,
+        tick_size=tick_size,
+        symbol=symbol,
+        instrument_id=instrument_id,
+        session_gap_s=session_gap,
+        allow_dirty=True,
+        cache=False,
+    )
     terminal = Terminal()
     data = _load(files, options)
     results = checks(data)
     passed = all(check.ok for check in results)
     if json:
-        terminal.json({"source": data.source, "passed": passed, "checks": [vars(check) for check in results],
-                       "findings": [f.model_dump() for f in data.report.findings], "warnings": data.report.warnings})
+        terminal.json(
+            {
+                "source": data.source,
+                "passed": passed,
+                "checks": [vars(check) for check in results],
+                "findings": [f.model_dump() for f in data.report.findings],
+                "warnings": data.report.warnings,
+            }
+        )
     else:
         table = Table(box=None, title=data.source, title_justify="left")
         for column in ("", "check", "expected", "got"):
@@ -138,8 +180,19 @@ def convert(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.write import write_data
 
-    options = _options(instrument=instrument, tick_size=tick_size, symbol=symbol, instrument_id=instrument_id, session_gap_s=session_gap,
-                       start=start, end=end, max_snapshots=max_snapshots, stride=stride, allow_dirty=allow_dirty, cache=False)
+    options = _options(
+        instrument=instrument,
+        tick_size=tick_size,
+        symbol=symbol,
+        instrument_id=instrument_id,
+        session_gap_s=session_gap,
+        start=start,
+        end=end,
+        max_snapshots=max_snapshots,
+        stride=stride,
+        allow_dirty=allow_dirty,
+        cache=False,
+    )
     kind = _format(output, format)
     terminal = Terminal()
     data = _load(files, options)
@@ -178,8 +231,17 @@ def make_synthetic(
     write_synthetic(output, synthetic, kind)
     measured = measure(load_market_data(None, _options(), synthetic)) if stats else []
     if json:
-        terminal.json({"file": str(output), "format": kind, "bytes": output.stat().st_size, "market": synthetic.model_dump(),
-                       "statistics": [{"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured]})
+        terminal.json(
+            {
+                "file": str(output),
+                "format": kind,
+                "bytes": output.stat().st_size,
+                "market": synthetic.model_dump(),
+                "statistics": [
+                    {"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured
+                ],
+            }
+        )
         return
     terminal.show(f"{output}: {synthetic.describe()}, {output.stat().st_size:,} bytes")
     if measured:
@@ -215,7 +277,9 @@ def _format(output: Path, given: str | None) -> str:
 
     kind = given or output.name.removesuffix(".zst").rpartition(".")[2]
     if kind not in FORMATS:
-        raise typer.BadParameter(f"--format: expected one of {', '.join(FORMATS)}, or an output named *.dbn, *.dbn.zst, *.parquet, *.fhx; got '{kind}'")
+        raise typer.BadParameter(
+            f"--format: expected one of {', '.join(FORMATS)}, or an output named *.dbn, *.dbn.zst, *.parquet, *.fhx; got '{kind}'"
+        )
     return kind
 
 
@@ -232,7 +296,10 @@ def _facts(data: MarketData) -> dict[str, object]:
     from foxhunt_cli.data.report import iso_time
 
     report, instrument, records = data.report, data.instrument, data.records
-    low, high = (int((data.reference_ticks + int(v)) * instrument.tick_nano) for v in (records["bid_px"][:, 0].min(), records["ask_px"][:, 0].max()))
+    low, high = (
+        int((data.reference_ticks + int(v)) * instrument.tick_nano)
+        for v in (records["bid_px"][:, 0].min(), records["ask_px"][:, 0].max())
+    )
     return {
         "source": report.description,
         "instrument": instrument.describe(),
@@ -282,5 +349,11 @@ def _show_statistics(measured: list[Statistic], terminal) -> None:
     for column in ("statistic", "value", "ES from", "to", ""):
         table.add_column(column, justify="left" if column == "statistic" else "right")
     for s in measured:
-        table.add_row(f"{s.name} {f'[{s.unit}]' if s.unit else ''}", f"{s.value:.3f}", f"{s.low:g}", f"{s.high:g}", "" if s.ok else "outside")
+        table.add_row(
+            f"{s.name} {f'[{s.unit}]' if s.unit else ''}",
+            f"{s.value:.3f}",
+            f"{s.low:g}",
+            f"{s.high:g}",
+            "" if s.ok else "outside",
+        )
     terminal.show(table)

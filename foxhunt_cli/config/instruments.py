@@ -49,7 +49,9 @@ class Instrument(BaseModel):
     size_per_lot: float = Field(1.0, gt=0, description="Units of the source's sizes in one lot (equity: 100 shares).")
     lot_limit: int = Field(4, ge=1, le=8, description="Largest absolute position, lots.")
     session_open: time = Field(time(0), description="Start of the trading day, local time.")
-    session_close: time = Field(time(0), description="End of the trading day, local time; not after the open = next day.")
+    session_close: time = Field(
+        time(0), description="End of the trading day, local time; not after the open = next day."
+    )
     time_zone: str = Field("UTC", description="IANA name of the zone of the session hours.")
 
     @field_validator("time_zone")
@@ -58,8 +60,10 @@ class Instrument(BaseModel):
         try:
             ZoneInfo(value)
         except Exception as error:
-            raise ValueError(f"time zone {value!r} is unknown here; use an IANA name such as America/Chicago "
-                             "(no zone data on this machine: pip install tzdata)") from error
+            raise ValueError(
+                f"time zone {value!r} is unknown here; use an IANA name such as America/Chicago "
+                "(no zone data on this machine: pip install tzdata)"
+            ) from error
         return value
 
     @property
@@ -86,8 +90,15 @@ def format_size(size: Fraction) -> str:
 
 def _cme(symbol: str, tick_size: str, tick_value_usd: float, fee_usd: float) -> Instrument:
     """A CME Globex future: 17:00 to 16:00 Chicago time."""
-    return Instrument(symbol=symbol, tick_size=tick_size, tick_value_usd=tick_value_usd, fee_usd=fee_usd,
-                      session_open=time(17), session_close=time(16), time_zone="America/Chicago")
+    return Instrument(
+        symbol=symbol,
+        tick_size=tick_size,
+        tick_value_usd=tick_value_usd,
+        fee_usd=fee_usd,
+        session_open=time(17),
+        session_close=time(16),
+        time_zone="America/Chicago",
+    )
 
 
 def presets() -> dict[str, Instrument]:
@@ -103,8 +114,16 @@ def presets() -> dict[str, Instrument]:
         _cme("ZT", "1/256", 7.8125, 1.47),
         _cme("SR3", "0.0025", 6.25, 1.30),
         # A US share: 100 shares a lot, so that a 0.01 tick is worth 1 USD.
-        Instrument(symbol="EQUITY", tick_size="0.01", tick_value_usd=1.00, fee_usd=0.35, size_per_lot=100,
-                   session_open=time(9, 30), session_close=time(16), time_zone="America/New_York"),
+        Instrument(
+            symbol="EQUITY",
+            tick_size="0.01",
+            tick_value_usd=1.00,
+            fee_usd=0.35,
+            size_per_lot=100,
+            session_open=time(9, 30),
+            session_close=time(16),
+            time_zone="America/New_York",
+        ),
         # A linear perpetual on bitcoin: tick 0.10, one coin a lot, about 4 basis points a side at 60,000.
         Instrument(symbol="CRYPTO", tick_size="0.1", tick_value_usd=0.10, fee_usd=25.0),
     ]

@@ -56,7 +56,9 @@ class Cleaner:
             return
         found = self.findings.get(reason)
         if found is None:
-            self.findings[reason] = Finding(reason=reason, count=count, dropped=dropped, first_record=row, example=example)
+            self.findings[reason] = Finding(
+                reason=reason, count=count, dropped=dropped, first_record=row, example=example
+            )
         else:
             found.count += count
 
@@ -73,7 +75,9 @@ class Cleaner:
             bad &= keep
             if bad.any():
                 first = int(np.argmax(bad))
-                self.note(reason, int(np.count_nonzero(bad)), int(block.row[first]), _row_text(block, first), dropped=True)
+                self.note(
+                    reason, int(np.count_nonzero(bad)), int(block.row[first]), _row_text(block, first), dropped=True
+                )
                 keep &= ~bad
         kept = np.flatnonzero(keep)
         self._refuse_off_grid(block, off_grid, kept)
@@ -139,7 +143,13 @@ class Cleaner:
     @staticmethod
     def _find_reference(block: Block, ticks: np.ndarray, present: np.ndarray) -> int | None:
         """The first valid mid, rounded down to a tick."""
-        valid = present[:, 0].all(axis=1) & (ticks[:, 0, 0] < ticks[:, 0, 1]) & block.has_book & (block.masked == 0) & (block.ts >= 0)
+        valid = (
+            present[:, 0].all(axis=1)
+            & (ticks[:, 0, 0] < ticks[:, 0, 1])
+            & block.has_book
+            & (block.masked == 0)
+            & (block.ts >= 0)
+        )
         if not valid.any():
             return None
         first = int(np.argmax(valid))
@@ -205,7 +215,12 @@ class Cleaner:
         pause = wait > self._gap_ns
         rolled = bool(self.kept) and block.instrument_id != self._last_id
         for at in np.flatnonzero(pause):
-            self.note("session break: no usable book", 1, int(block.row[kept[at]]), f"for {wait[at] / 1e9:,.0f} s before {iso_time(int(ts[at]))}")
+            self.note(
+                "session break: no usable book",
+                1,
+                int(block.row[kept[at]]),
+                f"for {wait[at] / 1e9:,.0f} s before {iso_time(int(ts[at]))}",
+            )
         if rolled:
             self.note("session break: another contract", 1, int(block.row[kept[0]]), iso_time(int(ts[0])))
             pause[0] = True
@@ -219,7 +234,11 @@ class Cleaner:
         findings = sorted(self.findings.values(), key=lambda f: (not f.dropped, -f.count))
         report = CleaningReport(rows=self.rows, book_rows=self.book_rows, kept=self.kept, findings=findings)
         if not self.kept:
-            why = f"what was read:\n{report.table()}" if findings else "it holds no record of the instrument in the time span asked for"
+            why = (
+                f"what was read:\n{report.table()}"
+                if findings
+                else "it holds no record of the instrument in the time span asked for"
+            )
             raise DataError(f"{self.name}: no usable snapshot in {self.rows:,} records; {why}")
         if report.dropped_fraction > MAX_DROPPED_FRACTION and not self.options.allow_dirty:
             raise DataError(

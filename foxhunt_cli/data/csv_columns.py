@@ -32,7 +32,9 @@ class Column:
     kind: Literal["int", "float", "text"]
 
 
-def read_csv(path: Path, columns: list[Column], header: bool, arrow: bool | None = None) -> Iterator[dict[str, np.ndarray]]:
+def read_csv(
+    path: Path, columns: list[Column], header: bool, arrow: bool | None = None
+) -> Iterator[dict[str, np.ndarray]]:
     """Blocks of columns: int64 (empty = MISSING_INT), float64 (empty = NaN), str. Raises DataError naming the line."""
     if arrow is None:
         arrow = importlib.util.find_spec("pyarrow") is not None
@@ -53,13 +55,20 @@ def _with_arrow(stream: ByteStream, name: str, columns: list[Column], header: bo
     width = lead.split(b"\n", 1)[0].count(b",") + 1
     names = [f"c{i}" for i in range(width)]
     keep = [f"c{c.place}" for c in columns]
-    convert = csv.ConvertOptions(include_columns=keep, column_types={f"c{c.place}": types[c.kind] for c in columns}, null_values=["", "nan", "NaN"], strings_can_be_null=False)
+    convert = csv.ConvertOptions(
+        include_columns=keep,
+        column_types={f"c{c.place}": types[c.kind] for c in columns},
+        null_values=["", "nan", "NaN"],
+        strings_can_be_null=False,
+    )
     read = csv.ReadOptions(column_names=names, skip_rows=1 if header else 0, block_size=8 << 20, use_threads=False)
     try:
         for batch in csv.open_csv(text, read_options=read, convert_options=convert):
             yield {c.name: _from_arrow(batch.column(f"c{c.place}"), c.kind) for c in columns}
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-        raise DataError(f"{name}: {_first_line(error)}; the file is not the table that its first lines promise") from error
+        raise DataError(
+            f"{name}: {_first_line(error)}; the file is not the table that its first lines promise"
+        ) from error
 
 
 def _from_arrow(array, kind: str) -> np.ndarray:
@@ -77,7 +86,10 @@ def _with_numpy(stream: ByteStream, name: str, columns: list[Column], header: bo
     dtype = np.dtype([(c.name, kinds[c.kind]) for c in order])
     done = int(header)
     while lines := list(islice(text, BLOCK_LINES)):
-        lines = [_filled(line, order) if ",," in line or line.startswith(",") or line.rstrip("\r\n").endswith(",") else line for line in lines]
+        lines = [
+            _filled(line, order) if ",," in line or line.startswith(",") or line.rstrip("\r\n").endswith(",") else line
+            for line in lines
+        ]
         try:
             table = np.loadtxt(lines, dtype, delimiter=",", comments=None, usecols=[c.place for c in order], ndmin=1)
         except (ValueError, IndexError) as error:

@@ -26,9 +26,14 @@ def to_block(market: SyntheticMarket) -> Block:
     nano = (np.rint(price).astype(np.int64) + market.reference_ticks) * instrument.tick_nano
     n = len(records)
     return Block(
-        row=np.arange(n), ts=records["ts_ns"].astype(np.int64), price=np.where(size > 0, nano, UNDEFINED_PRICE), size=size * instrument.size_per_lot,
-        has_book=np.ones(n, bool), trade_volume=records["trade_signed_vol"].astype(np.float64) * instrument.size_per_lot,
-        trade_count=records["trade_count"].astype(np.int64), masked=np.zeros(n, np.uint8),
+        row=np.arange(n),
+        ts=records["ts_ns"].astype(np.int64),
+        price=np.where(size > 0, nano, UNDEFINED_PRICE),
+        size=size * instrument.size_per_lot,
+        has_book=np.ones(n, bool),
+        trade_volume=records["trade_signed_vol"].astype(np.float64) * instrument.size_per_lot,
+        trade_count=records["trade_count"].astype(np.int64),
+        masked=np.zeros(n, np.uint8),
     )
 
 
@@ -39,7 +44,7 @@ def damage(block: Block, seed: int) -> None:
     _absent_levels(block, rng)
     for _ in range(max(1, n // 40_000)):  # the book stays crossed for a while
         a = int(rng.integers(0, n))
-        b = min(n, a + int(rng.integers(1, 300)))
+        b = min(n, a + int(rng.integers(1, max(2, min(300, n // 50)))))
         block.price[a:b] = block.price[a:b, :, ::-1]
     for at, pause in ((n // 3, HALT_NS), (2 * n // 3, WEEKEND_NS)):
         block.ts[at:] += pause

@@ -38,17 +38,19 @@ def layout_id() -> str:
 
 def write_fhx(path: Path, data: MarketData) -> None:
     """Write `data`; raises DataFileError (disk full, permission) and leaves nothing behind then."""
-    header = orjson.dumps({
-        "layout": layout_id(),
-        "count": len(data.records),
-        "checksum": checksum(data.records),
-        "session_start": data.session_start.tolist(),
-        "instrument": data.instrument.model_dump(mode="json"),
-        "reference_ticks": data.reference_ticks,
-        "report": data.report.model_dump(mode="json"),
-        "source": data.source,
-        "digest": data.digest,
-    })
+    header = orjson.dumps(
+        {
+            "layout": layout_id(),
+            "count": len(data.records),
+            "checksum": checksum(data.records),
+            "session_start": data.session_start.tolist(),
+            "instrument": data.instrument.model_dump(mode="json"),
+            "reference_ticks": data.reference_ticks,
+            "report": data.report.model_dump(mode="json"),
+            "source": data.source,
+            "digest": data.digest,
+        }
+    )
     lead = MAGIC + len(header).to_bytes(8, "little") + hashlib.blake2b(header, digest_size=16).digest() + header
     lead += bytes(-len(lead) % _PAGE)
     temporary = ""
@@ -74,7 +76,9 @@ def read_fhx(path: Path) -> MarketData:
         actual = os.path.getsize(path)
         count = int(header["count"])
         if count < 1 or actual != offset + count * SNAPSHOT.itemsize:
-            raise DamagedFile(f"{path}: expected {offset + count * SNAPSHOT.itemsize:,} bytes, got {actual:,}; convert the source again")
+            raise DamagedFile(
+                f"{path}: expected {offset + count * SNAPSHOT.itemsize:,} bytes, got {actual:,}; convert the source again"
+            )
         records = np.memmap(path, SNAPSHOT, mode="r", offset=offset, shape=(count,))
     except OSError as error:
         raise file_error(path, "read", error) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -39,7 +39,9 @@ def lobster_pair(path: Path) -> tuple[Path, Path]:
     other = {"message": "orderbook", "orderbook": "message"}[match["kind"]]
     partner = path.with_name(match["front"] + other + match["back"])
     if not partner.exists():
-        raise DataError(f"{path.name}: its partner {partner.name} is not beside it; LOBSTER data come as a pair of files")
+        raise DataError(
+            f"{path.name}: its partner {partner.name} is not beside it; LOBSTER data come as a pair of files"
+        )
     return (path, partner) if match["kind"] == "message" else (partner, path)
 
 
@@ -54,20 +56,28 @@ class LobsterSource:
         self.inferred = presets()["EQUITY"]
         found = re.search(r"(?:^|_)(?P<symbol>[A-Z.]+)_(?P<day>\d{4}-\d{2}-\d{2})_", path.name)
         if found is None:
-            raise DataError(f"{path.name}: expected SYMBOL_YYYY-MM-DD_... in a LOBSTER file's name (the day is not in the file); rename it")
+            raise DataError(
+                f"{path.name}: expected SYMBOL_YYYY-MM-DD_... in a LOBSTER file's name (the day is not in the file); rename it"
+            )
         self.symbol = found["symbol"]
         try:
             midnight = datetime.fromisoformat(found["day"]).replace(tzinfo=ZoneInfo("America/New_York"))
         except ValueError as error:
             raise DataError(f"{path.name}: {found['day']} in its name is no date; rename the file") from error
-        self.midnight_ns = int(midnight.astimezone(timezone.utc).timestamp()) * 1_000_000_000
+        self.midnight_ns = int(midnight.astimezone(UTC).timestamp()) * 1_000_000_000
         self.description = f"LOBSTER {self.symbol} {found['day']}"
 
     def blocks(self) -> Iterator[Block]:
         """Blocks in file order."""
-        messages = read_csv(self.message, [Column(i, n, "float" if n == "time" else "int") for i, n in enumerate(_MESSAGE)], header=False)
+        messages = read_csv(
+            self.message,
+            [Column(i, n, "float" if n == "time" else "int") for i, n in enumerate(_MESSAGE)],
+            header=False,
+        )
         levels = self._levels()
-        wanted = [Column(4 * k + j, f"{n}{k}", "int") for k in range(levels) for j, n in enumerate(("ap", "as", "bp", "bs"))]
+        wanted = [
+            Column(4 * k + j, f"{n}{k}", "int") for k in range(levels) for j, n in enumerate(("ap", "as", "bp", "bs"))
+        ]
         done = 0
         for events, book in _in_step(messages, read_csv(self.book, wanted, header=False), self):
             n = len(events["time"])
@@ -82,7 +92,9 @@ class LobsterSource:
         if self.book.suffix == ".zst":
             columns = 4 * LEVELS
         if columns % 4:
-            raise DataError(f"{self.name} line 1: expected 4 columns a level (ask price, ask size, bid price, bid size), got {columns} columns")
+            raise DataError(
+                f"{self.name} line 1: expected 4 columns a level (ask price, ask size, bid price, bid size), got {columns} columns"
+            )
         return min(columns // 4, LEVELS)
 
     def _block(self, events: dict[str, np.ndarray], book: dict[str, np.ndarray], levels: int, row: np.ndarray) -> Block:
@@ -103,7 +115,13 @@ class LobsterSource:
         good = np.isfinite(seconds) & (seconds >= 0) & (seconds < 200_000)
         ts = np.where(good, np.rint(np.where(good, seconds, 0) * 1e9).astype(np.int64) + self.midnight_ns, -1)
         return Block(
-            row=row, ts=ts, price=price, size=size, has_book=np.ones(n, bool), trade_volume=volume, trade_count=traded.astype(np.int64),
+            row=row,
+            ts=ts,
+            price=price,
+            size=size,
+            has_book=np.ones(n, bool),
+            trade_volume=volume,
+            trade_count=traded.astype(np.int64),
             masked=np.where(kind == _HALT, MASK_HALT, 0).astype(np.uint8),
         )
 

@@ -34,7 +34,9 @@ class MarketData:
 
     def __post_init__(self) -> None:
         if self.records.dtype != SNAPSHOT or self.records.ndim != 1 or not self.records.flags.c_contiguous:
-            raise TypeError(f"records: expected a contiguous [N] SNAPSHOT array, got {self.records.dtype} {self.records.shape}")
+            raise TypeError(
+                f"records: expected a contiguous [N] SNAPSHOT array, got {self.records.dtype} {self.records.shape}"
+            )
 
     def __len__(self) -> int:
         return len(self.records)
@@ -74,7 +76,9 @@ def checksum(records: np.ndarray) -> str:
     return hashlib.blake2b(sums.tobytes() + len(records).to_bytes(8, "little"), digest_size=16).hexdigest()
 
 
-def content_digest(records: np.ndarray, session_start: np.ndarray, instrument: Instrument, reference_ticks: int, extra: str = "") -> str:
+def content_digest(
+    records: np.ndarray, session_start: np.ndarray, instrument: Instrument, reference_ticks: int, extra: str = ""
+) -> str:
     """Hex digest of everything that a run can see of a data set, and of `extra` (the options)."""
     hasher = hashlib.blake2b(digest_size=16)
     hasher.update(checksum(records).encode())

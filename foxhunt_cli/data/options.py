@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -15,7 +15,9 @@ class DataOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
-    instrument: str | Instrument | None = Field(None, description="Preset (ES, NQ, ...) or a full instrument; None = inferred.")
+    instrument: str | Instrument | None = Field(
+        None, description="Preset (ES, NQ, ...) or a full instrument; None = inferred."
+    )
     tick_size: TickSize | None = Field(None, description="Replaces the instrument's tick size: 0.25, '1/64'.")
     tick_value: float | None = Field(None, gt=0, description="Replaces USD per tick per lot.")
     fee: float | None = Field(None, ge=0, description="Replaces the fee per lot per side, USD.")
@@ -57,10 +59,12 @@ def time_ns(text: str) -> int:
     try:
         stamp = datetime.fromisoformat(text)
     except ValueError as error:
-        raise ValueError(f"expected a time such as 2024-01-02T14:30 or 2024-01-02T14:30:00+00:00, got {text!r}") from error
+        raise ValueError(
+            f"expected a time such as 2024-01-02T14:30 or 2024-01-02T14:30:00+00:00, got {text!r}"
+        ) from error
     if stamp.tzinfo is None:
-        stamp = stamp.replace(tzinfo=timezone.utc)
-    since = stamp - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        stamp = stamp.replace(tzinfo=UTC)
+    since = stamp - datetime(1970, 1, 1, tzinfo=UTC)
     return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1000
 
 
@@ -72,13 +76,30 @@ def resolve_instrument(options: DataOptions, inferred: Instrument | None, where:
     elif options.instrument is not None:
         chosen = presets().get(options.instrument.upper())
         if chosen is None:
-            raise DataError(f"instrument {options.instrument!r} is not a preset; pass one of {', '.join(presets())}, "
-                            "or define it under [data.instrument] in the run config")
+            raise DataError(
+                f"instrument {options.instrument!r} is not a preset; pass one of {', '.join(presets())}, "
+                "or define it under [data.instrument] in the run config"
+            )
     if chosen is None:
         if options.tick_size is None or options.tick_value is None or options.fee is None:
-            table = "\n".join(f"  {i.symbol:<7} tick {format_size(i.tick_size)}, {i.tick_value_usd:g} USD a tick" for i in presets().values())
-            raise DataError(f"{where}: cannot tell the instrument from the data; pass --instrument with one of\n{table}\n"
-                            "or all of --tick-size, --tick-value and --fee")
-        chosen = Instrument(symbol=options.symbol or "CUSTOM", tick_size=options.tick_size, tick_value_usd=options.tick_value, fee_usd=options.fee)
-    changes = {"tick_size": options.tick_size, "tick_value_usd": options.tick_value, "fee_usd": options.fee, "lot_limit": options.lot_limit}
+            table = "\n".join(
+                f"  {i.symbol:<7} tick {format_size(i.tick_size)}, {i.tick_value_usd:g} USD a tick"
+                for i in presets().values()
+            )
+            raise DataError(
+                f"{where}: cannot tell the instrument from the data; pass --instrument with one of\n{table}\n"
+                "or all of --tick-size, --tick-value and --fee"
+            )
+        chosen = Instrument(
+            symbol=options.symbol or "CUSTOM",
+            tick_size=options.tick_size,
+            tick_value_usd=options.tick_value,
+            fee_usd=options.fee,
+        )
+    changes = {
+        "tick_size": options.tick_size,
+        "tick_value_usd": options.tick_value,
+        "fee_usd": options.fee,
+        "lot_limit": options.lot_limit,
+    }
     return chosen.model_copy(update={name: value for name, value in changes.items() if value is not None})

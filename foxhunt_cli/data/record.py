@@ -36,18 +36,30 @@ FIELDS: tuple[Field, ...] = (
     Field("bid_sz", "float", LEVELS, "bid sizes [lots]; 0 = the level is absent"),
     Field("ask_px", "float", LEVELS, "ask prices, best first [ticks from the reference price]"),
     Field("ask_sz", "float", LEVELS, "ask sizes [lots]; 0 = the level is absent"),
-    Field("prev_mid", "float", 1, "mid of the snapshot before, in the same session [ticks]; its own mid at a session's first"),
+    Field(
+        "prev_mid",
+        "float",
+        1,
+        "mid of the snapshot before, in the same session [ticks]; its own mid at a session's first",
+    ),
     Field("trade_signed_vol", "float", 1, "trades since the snapshot before, buyer-initiated positive [lots]"),
     Field("trade_count", "unsigned int", 1, "number of those trades"),
     Field("padding", "unsigned int", 1, "zero"),
     Field("ts_ns", "unsigned long long", 1, "time of the snapshot [ns since 1970, UTC]"),
     Field("prev_ts_ns", "unsigned long long", 1, "time of the snapshot before, in the same session [ns]"),
-    Field("regime", "float", REGIME_COUNT, "volatility 10 s, 600 s [ticks/sqrt s], their log ratio, trades/s, spread [ticks], session 0..1"),
+    Field(
+        "regime",
+        "float",
+        REGIME_COUNT,
+        "volatility 10 s, 600 s [ticks/sqrt s], their log ratio, trades/s, spread [ticks], session 0..1",
+    ),
 )
 
 _NUMPY = {"float": "<f4", "unsigned int": "<u4", "unsigned long long": "<u8"}
 
-SNAPSHOT = np.dtype([(f.name, _NUMPY[f.ctype], (f.count,)) if f.count > 1 else (f.name, _NUMPY[f.ctype]) for f in FIELDS])
+SNAPSHOT = np.dtype(
+    [(f.name, _NUMPY[f.ctype], (f.count,)) if f.count > 1 else (f.name, _NUMPY[f.ctype]) for f in FIELDS]
+)
 """The record as a numpy structured dtype, 216 bytes, little-endian, no implicit padding."""
 
 assert SNAPSHOT.itemsize == SNAPSHOT_BYTES
@@ -73,9 +85,17 @@ def render_header() -> str:
     ]
     for field in FIELDS:
         size = f"[{field.count}]" if field.count > 1 else ""
-        lines.append(f"    {field.ctype} {field.name}{size};  // byte {SNAPSHOT.fields[field.name][1]}: {field.meaning}")
-    lines += ["};", "", 'static_assert(sizeof(Snapshot) == SNAPSHOT_BYTES, "the record is 216 bytes on disk and on the host");']
-    lines.append('static_assert(sizeof(float) == 4 && sizeof(unsigned int) == 4 && sizeof(unsigned long long) == 8, "widths");')
+        lines.append(
+            f"    {field.ctype} {field.name}{size};  // byte {SNAPSHOT.fields[field.name][1]}: {field.meaning}"
+        )
+    lines += [
+        "};",
+        "",
+        'static_assert(sizeof(Snapshot) == SNAPSHOT_BYTES, "the record is 216 bytes on disk and on the host");',
+    ]
+    lines.append(
+        'static_assert(sizeof(float) == 4 && sizeof(unsigned int) == 4 && sizeof(unsigned long long) == 8, "widths");'
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -6,7 +6,7 @@ records, so that a second run says the same as the first.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -64,7 +64,7 @@ class CleaningReport(BaseModel):
 def iso_time(ts_ns: int) -> str:
     """A time stamp as ISO 8601 to the microsecond, UTC; out-of-range stamps as their number."""
     try:
-        stamp = datetime.fromtimestamp(ts_ns // 1_000_000_000, timezone.utc)
+        stamp = datetime.fromtimestamp(ts_ns // 1_000_000_000, UTC)
     except (OverflowError, ValueError, OSError):
         return str(ts_ns)
     return f"{stamp:%Y-%m-%dT%H:%M:%S}.{ts_ns % 1_000_000_000 // 1000:06d}Z"

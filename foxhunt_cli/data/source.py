@@ -80,8 +80,10 @@ def open_source(path: Path, options: DataOptions) -> Source:
         from foxhunt_cli.data.tabular import TabularSource
 
         return TabularSource(path, options, parquet=magic[:4] == b"PAR1")
-    raise DataError(f"{path.name}: format not recognised (it starts with {magic[:8]!r}); expected Databento .dbn or .dbn.zst, "
-                    "a LOBSTER pair, .csv or .parquet with named columns, or .fhx")
+    raise DataError(
+        f"{path.name}: format not recognised (it starts with {magic[:8]!r}); expected Databento .dbn or .dbn.zst, "
+        "a LOBSTER pair, .csv or .parquet with named columns, or .fhx"
+    )
 
 
 def _magic(path: Path) -> bytes:
@@ -102,8 +104,10 @@ def _read(paths: tuple[Path, ...], options: DataOptions, progress: Progress | No
     report.description = "; ".join(dict.fromkeys(s.description for s in sources))
     report.warnings += [w for s in sources for w in s.warnings]
     _complete(report, records, session_start)
-    line = (f"{names} ({sources[0].description}), {instrument.symbol}, {len(records):,} snapshots in {len(session_start)} session"
-            f"{'s' if len(session_start) > 1 else ''}, {iso_time(report.first_ts_ns)} to {iso_time(report.last_ts_ns)}")
+    line = (
+        f"{names} ({sources[0].description}), {instrument.symbol}, {len(records):,} snapshots in {len(session_start)} session"
+        f"{'s' if len(session_start) > 1 else ''}, {iso_time(report.first_ts_ns)} to {iso_time(report.last_ts_ns)}"
+    )
     digest = content_digest(records, session_start, instrument, cleaner.reference, options.key())
     return MarketData(records, session_start, instrument, cleaner.reference, report, line, digest)
 
@@ -157,7 +161,9 @@ def _feed(source: Source, cleaner: Cleaner, progress: Progress | None) -> None:
             return
 
 
-def finish(records: np.ndarray, session_start: np.ndarray, instrument: Instrument, options: DataOptions) -> tuple[np.ndarray, np.ndarray]:
+def finish(
+    records: np.ndarray, session_start: np.ndarray, instrument: Instrument, options: DataOptions
+) -> tuple[np.ndarray, np.ndarray]:
     """Derived fields, then --stride and --max-snapshots. The regime is that of the full stream, whatever the stride."""
     fill_previous(records, session_start)
     fill_regime(records, session_start, instrument)
@@ -195,12 +201,16 @@ def _from_fhx(paths: tuple[Path, ...], options: DataOptions) -> MarketData:
     data = read_fhx(paths[0])
     instrument = resolve_instrument(options, data.instrument, paths[0].name)
     if instrument.tick_size != data.instrument.tick_size or instrument.size_per_lot != data.instrument.size_per_lot:
-        raise DataError(f"{paths[0].name}: was converted for {data.instrument.describe()}; convert the source again for {instrument.describe()}")
+        raise DataError(
+            f"{paths[0].name}: was converted for {data.instrument.describe()}; convert the source again for {instrument.describe()}"
+        )
     ts = data.records["ts_ns"]
     if options.start is not None or options.end is not None:
         a, b = (int(i) for i in np.searchsorted(ts, [options.start_ns, options.end_ns]))
         if a >= b:
-            raise DataError(f"{paths[0].name}: no snapshot in the time span asked for; it has {iso_time(int(ts[0]))} to {iso_time(int(ts[-1]))}")
+            raise DataError(
+                f"{paths[0].name}: no snapshot in the time span asked for; it has {iso_time(int(ts[0]))} to {iso_time(int(ts[-1]))}"
+            )
         data = data.range(a, b)
     records, session_start = data.records, data.session_start
     if options.stride > 1:
@@ -211,7 +221,9 @@ def _from_fhx(paths: tuple[Path, ...], options: DataOptions) -> MarketData:
     report = data.report.model_copy(deep=True)
     _complete(report, records, session_start)
     digest = content_digest(records, session_start, instrument, data.reference_ticks, options.key())
-    return MarketData(records, session_start, instrument, data.reference_ticks, report, f"{paths[0].name}: {data.source}", digest)
+    return MarketData(
+        records, session_start, instrument, data.reference_ticks, report, f"{paths[0].name}: {data.source}", digest
+    )
 
 
 def _synthetic(options: DataOptions, synthetic: SyntheticOptions) -> MarketData:

@@ -92,12 +92,19 @@ def _imbalance(records: np.ndarray) -> list[Statistic]:
     later = _ahead(records, 10.0)
     inside = later < len(mid)
     return [
-        Statistic("imbalance autocorrelation, 1 s", _correlation(one[:-1], one[1:]), 0.67, 0.87),
+        Statistic("imbalance autocorrelation, 1 s", _correlation(one[:-1], one[1:]), 0.65, 0.87),
         Statistic("imbalance autocorrelation, 10 s", _correlation(ten[:-1], ten[1:]), 0.13, 0.43),
         Statistic("P(next move up), lowest bin", min(chance), 0.1, 0.35),
         Statistic("P(next move up), highest bin", max(chance), 0.65, 0.9),
-        Statistic("imbalance with the move over 10 snapshots", _correlation(imbalance[:-10], mid[10:] - mid[:-10]), 0.22, 0.45),
-        Statistic("imbalance with the move over 10 s", _correlation(imbalance[inside], (mid[later[inside]] - mid[inside])), -0.1, 0.2),
+        Statistic(
+            "imbalance with the move over 10 snapshots", _correlation(imbalance[:-10], mid[10:] - mid[:-10]), 0.22, 0.45
+        ),
+        Statistic(
+            "imbalance with the move over 10 s",
+            _correlation(imbalance[inside], (mid[later[inside]] - mid[inside])),
+            -0.1,
+            0.2,
+        ),
     ]
 
 

@@ -83,7 +83,9 @@ class ByteStream(io.RawIOBase):
             try:
                 out.append(self._frame.decompress(chunk))
             except zstandard.ZstdError as error:
-                raise DataError(f"{self.path.name}: the zstd compression is damaged ({error}); fetch the file again") from error
+                raise DataError(
+                    f"{self.path.name}: the zstd compression is damaged ({error}); fetch the file again"
+                ) from error
             chunk = self._frame.unused_data if self._frame.eof else b""
         return b"".join(out)
 

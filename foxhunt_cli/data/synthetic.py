@@ -57,11 +57,16 @@ class SyntheticOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    preset: Literal["wavy", "realistic", "noise", "dirty"] = Field("wavy", description="wavy: learnable waves; realistic: none; noise: nothing predictable; dirty: realistic, damaged.")
+    preset: Literal["wavy", "realistic", "noise", "dirty"] = Field(
+        "wavy",
+        description="wavy: learnable waves; realistic: none; noise: nothing predictable; dirty: realistic, damaged.",
+    )
     snapshots: int = Field(400_000, ge=2, description="Snapshots to make, over all sessions.")
     seed: int = Field(0, ge=0, description="Seed of the generator.")
     edge: float = Field(1.0, ge=0, description="Size of the waves of `wavy` (1 = the default market, 0 = no waves).")
-    sessions: int = Field(1, ge=1, description="Sessions; between two of them the market is closed for an hour or more.")
+    sessions: int = Field(
+        1, ge=1, description="Sessions; between two of them the market is closed for an hour or more."
+    )
 
     def describe(self) -> str:
         """One line for people, the edge stated."""
@@ -133,7 +138,9 @@ def _next_open(now: int) -> int:
     return START_NS + -(-(now + 3_600_000_000_000 - START_NS) // day) * day
 
 
-def _make_session(out: np.ndarray, options: SyntheticOptions, rng: np.random.Generator, price: int, now: int) -> tuple[int, int]:
+def _make_session(
+    out: np.ndarray, options: SyntheticOptions, rng: np.random.Generator, price: int, now: int
+) -> tuple[int, int]:
     """Fill one session's records (all but the derived fields); returns the last bid and the last time."""
     n, style = len(out), _STYLES[options.preset]
     out["ts_ns"] = now + _times(rng, n, style)
@@ -182,7 +189,9 @@ def _wave_lean(drift: np.ndarray) -> np.ndarray:
     return lean
 
 
-def _efficient_bid(rng: np.random.Generator, n: int, style: Style, drift: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _efficient_bid(
+    rng: np.random.Generator, n: int, style: Style, drift: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Best bid, int64 [n], and where p lies about the mid, ticks in about -0.85..0.85, float32 [n]."""
     scale = np.exp(_ou(rng, n, 2000.0, style.volatility_sigma).astype(np.float32))
     step = (rng.standard_normal(n, np.float32) * (scale * np.float32(style.step_sigma))).astype(np.float64)
@@ -294,7 +303,9 @@ def _change_points(rng: np.random.Generator, n: int, chance: float) -> np.ndarra
     return points[: np.searchsorted(points, n)]
 
 
-def _write_trades(out: np.ndarray, rng: np.random.Generator, inside: np.ndarray, lean: np.ndarray | None, informed: bool) -> None:
+def _write_trades(
+    out: np.ndarray, rng: np.random.Generator, inside: np.ndarray, lean: np.ndarray | None, informed: bool
+) -> None:
     """Trades since the snapshot before: a persistent sign, drawn towards p and towards the wave."""
     at = np.flatnonzero(rng.random(len(out), np.float32) < TRADE_SHARE)
     flips = rng.random(len(at)) < (1 - TRADE_SIGN_PERSISTENCE) / 2

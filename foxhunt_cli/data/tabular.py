@@ -7,8 +7,6 @@ with, where there are trades, `trade_signed_vol` and `trade_count`.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from foxhunt_cli.config.instruments import Instrument, infer_instrument
-from foxhunt_cli.data.block import MASK_BAD_BOOK, MASK_CLEARED, MASK_SNAPSHOT, MASK_UNKNOWN, NO_TIME, UNDEFINED_PRICE, Block
+from foxhunt_cli.data.block import (
+    MASK_BAD_BOOK,
+    MASK_CLEARED,
+    MASK_SNAPSHOT,
+    MASK_UNKNOWN,
+    NO_TIME,
+    UNDEFINED_PRICE,
+    Block,
+)
 from foxhunt_cli.data.csv_columns import MISSING_INT, Column, read_csv
 from foxhunt_cli.data.errors import DataError, file_error
 from foxhunt_cli.data.options import DataOptions
@@ -44,22 +50,32 @@ class TabularSource:
         self.columns = {name.strip().lower(): place for place, name in enumerate(names)}
         self.time = next((c for c in TIME_COLUMNS if c in self.columns), None)
         self.levels = self._check_levels()
-        self.sample = {name: [line[place] for line in sample if place < len(line)] for name, place in self.columns.items()}
+        self.sample = {
+            name: [line[place] for line in sample if place < len(line)] for name, place in self.columns.items()
+        }
         self.symbol = options.symbol or next((str(s) for s in self.sample.get("symbol", []) if s), None)
         self.inferred: Instrument | None = infer_instrument(self.symbol) if self.symbol else None
         kind = "Databento export" if "action" in self.columns and "ts_recv" in self.columns else "table of snapshots"
-        self.description = f"{'Parquet' if self.parquet else 'CSV'} {kind}, {self.levels} levels, {self.symbol or 'symbol unknown'}"
+        self.description = (
+            f"{'Parquet' if self.parquet else 'CSV'} {kind}, {self.levels} levels, {self.symbol or 'symbol unknown'}"
+        )
 
     def _check_levels(self) -> int:
         """Number of levels present from 0 on; names what is missing."""
         if self.time is None:
-            raise DataError(f"{self.name}: no time column; expected one of {', '.join(TIME_COLUMNS)}, got {_some(self.columns)}")
+            raise DataError(
+                f"{self.name}: no time column; expected one of {', '.join(TIME_COLUMNS)}, got {_some(self.columns)}"
+            )
         levels = 0
-        while levels < LEVELS and all(f"{s}_{f}_{levels:02d}" in self.columns for s in ("bid", "ask") for f in ("px", "sz")):
+        while levels < LEVELS and all(
+            f"{s}_{f}_{levels:02d}" in self.columns for s in ("bid", "ask") for f in ("px", "sz")
+        ):
             levels += 1
         if levels == 0:
-            raise DataError(f"{self.name}: expected columns bid_px_00, bid_sz_00, ask_px_00, ask_sz_00 (to _09), got {_some(self.columns)}; "
-                            "for Databento data request schema mbp-10")
+            raise DataError(
+                f"{self.name}: expected columns bid_px_00, bid_sz_00, ask_px_00, ask_sz_00 (to _09), got {_some(self.columns)}; "
+                "for Databento data request schema mbp-10"
+            )
         return levels
 
     def blocks(self) -> Iterator[Block]:
@@ -112,8 +128,16 @@ class TabularSource:
 
     def _fixed_point(self) -> bool:
         """Whether prices are integers of 1e-9."""
-        values = [v for k in range(self.levels) for s in ("bid", "ask") for v in self.sample[f"{s}_px_{k:02d}"] if v not in ("", None)]
-        if not values or not all(isinstance(v, int) or (isinstance(v, str) and re.fullmatch(r"-?\d+", v)) for v in values):
+        values = [
+            v
+            for k in range(self.levels)
+            for s in ("bid", "ask")
+            for v in self.sample[f"{s}_px_{k:02d}"]
+            if v not in ("", None)
+        ]
+        if not values or not all(
+            isinstance(v, int) or (isinstance(v, str) and re.fullmatch(r"-?\d+", v)) for v in values
+        ):
             return False
         return bool(np.median([abs(int(v)) for v in values]) >= FIXED_POINT_FROM)
 
@@ -134,7 +158,9 @@ class TabularSource:
         only = found[0] if only is None else only
         if any(f != only for f in found):
             several = list(dict.fromkeys([only, *found]))
-            raise DataError(f"{self.name}: holds several instruments ({', '.join(str(f) for f in several[:20])}); choose one with --symbol or --instrument-id")
+            raise DataError(
+                f"{self.name}: holds several instruments ({', '.join(str(f) for f in several[:20])}); choose one with --symbol or --instrument-id"
+            )
         return only
 
     def _block(self, table: dict[str, np.ndarray], row: np.ndarray, fixed: bool, contract: int) -> Block:
@@ -147,15 +173,28 @@ class TabularSource:
                 raw = table[f"{word}_sz_{level:02d}"].astype(np.float64)
                 size[:, level, side] = np.where(np.isfinite(raw), raw, 0)
         ts = _to_ns(table[self.time], self.name, row)
-        block = Block(row=row, ts=ts, price=price, size=size, has_book=np.ones(n, bool), trade_volume=np.zeros(n),
-                      trade_count=np.zeros(n, np.int64), masked=np.zeros(n, np.uint8), instrument_id=contract)
+        block = Block(
+            row=row,
+            ts=ts,
+            price=price,
+            size=size,
+            has_book=np.ones(n, bool),
+            trade_volume=np.zeros(n),
+            trade_count=np.zeros(n, np.int64),
+            masked=np.zeros(n, np.uint8),
+            instrument_id=contract,
+        )
         if "action" in table:
             _apply_actions(block, table)
         elif "trade_signed_vol" in table:
             volume = table["trade_signed_vol"].astype(np.float64)
             block.trade_volume = np.where(np.isfinite(volume), volume, 0)
             count = table.get("trade_count")
-            block.trade_count = (block.trade_volume != 0).astype(np.int64) if count is None else np.where(count == MISSING_INT, 0, np.maximum(count, 0)).astype(np.int64)
+            block.trade_count = (
+                (block.trade_volume != 0).astype(np.int64)
+                if count is None
+                else np.where(count == MISSING_INT, 0, np.maximum(count, 0)).astype(np.int64)
+            )
         return block
 
 
@@ -200,7 +239,9 @@ def _to_ns(values: np.ndarray, name: str, row: np.ndarray) -> np.ndarray:
     try:
         ts = text.astype("datetime64[ns]")
     except ValueError as error:
-        raise DataError(f"{name} records {int(row[0]):,} to {int(row[-1]):,}: expected ns since 1970 or ISO 8601 in UTC as time ({error})") from error
+        raise DataError(
+            f"{name} records {int(row[0]):,} to {int(row[-1]):,}: expected ns since 1970 or ISO 8601 in UTC as time ({error})"
+        ) from error
     return np.where(np.isnat(ts), NO_TIME, ts.astype(np.int64))
 
 
@@ -214,54 +255,66 @@ def _csv_head(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and the first lines of a CSV file."""
     with ByteStream(path) as stream:
         text = bytes(stream.take(1 << 18)).decode("utf-8", errors="replace")
-    lines = list(csv.reader(io.StringIO(text)))[: _SAMPLE_LINES + 1]
+    lines = [line.split(",") for line in text.splitlines()[: _SAMPLE_LINES + 1]]
     if not lines or not lines[0]:
         raise DataError(f"{path.name}: the file is empty; expected a header line and snapshots")
     if len(text) == 1 << 18 and len(lines) <= _SAMPLE_LINES:
         lines = lines[:-1]
     if not any(_LEVEL.match(name.strip().lower()) for name in lines[0]):
-        raise DataError(f"{path.name}: expected a CSV header with bid_px_00, bid_sz_00, ... or a LOBSTER file name (..._message_10.csv), "
-                        f"got {_some(lines[0])}")
+        raise DataError(
+            f"{path.name}: expected a CSV header with bid_px_00, bid_sz_00, ... or a LOBSTER file name (..._message_10.csv), "
+            f"got {_some(lines[0])}"
+        )
     return lines[0], lines[1:]
 
 
 def _arrow_parquet(path: Path):
     try:
-        import pyarrow as pa
         from pyarrow import parquet
     except ImportError as error:
         raise DataError(f"{path.name}: reading Parquet needs pyarrow; pip install 'foxhunt[parquet]'") from error
     try:
         return parquet.ParquetFile(path)
-    except OSError as error:
-        raise (DataError(f"{path.name}: not a Parquet file ({error})") if error.errno is None else file_error(path, "read", error)) from error
-    except pa.ArrowException as error:
-        raise DataError(f"{path.name}: not a Parquet file ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # on damaged files pyarrow raises nearly anything
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    if isinstance(error, OSError) and error.errno is not None:
+        return file_error(path, "read", error)
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(f"{path.name}: the Parquet file is damaged ({reason}); fetch it again")
 
 
 def _parquet_head(path: Path) -> tuple[list[str], list[list]]:
     file = _arrow_parquet(path)
-    names = file.schema_arrow.names
+    names = _names(file, path)
     for batch in _batches(file, path, names, _SAMPLE_LINES):
         columns = [_arrow_column(c) for c in batch.columns]
         return names, [list(line) for line in zip(*[c.tolist() for c in columns], strict=True)]
     return names, []
 
 
+def _names(file, path: Path) -> list[str]:
+    try:
+        return file.schema_arrow.names
+    except Exception as error:
+        raise _damaged(path, error) from error
+
+
 def _parquet_blocks(path: Path, wanted: dict[str, int]) -> Iterator[dict[str, np.ndarray]]:
     file = _arrow_parquet(path)
-    names = file.schema_arrow.names
+    names = _names(file, path)
     for batch in _batches(file, path, [names[place] for place in wanted.values()], 20_000):
         yield {name: _arrow_column(batch.column(names[place])) for name, place in wanted.items()}
 
 
-def _batches(file, path: Path, names: list[str], size: int):
-    import pyarrow as pa
-
+def _batches(file, path: Path, names: list[str], size: int) -> Iterator:
+    """Record batches of the named columns."""
     try:
         yield from file.iter_batches(batch_size=size, columns=names, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path.name}: the Parquet file is damaged ({str(error).splitlines()[0]}); fetch it again") from error
+    except Exception as error:
+        raise _damaged(path, error) from error
 
 
 def _arrow_column(array) -> np.ndarray:
@@ -282,7 +335,9 @@ def _arrow_column(array) -> np.ndarray:
         array = array.cast(pa.float64())
     if pa.types.is_floating(array.type):
         return array.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.array([("" if v is None else v.decode() if isinstance(v, bytes) else str(v)) for v in array.to_pylist()], "U40")
+    return np.array(
+        [("" if v is None else v.decode() if isinstance(v, bytes) else str(v)) for v in array.to_pylist()], "U40"
+    )
 
 
 def _some(names) -> str:

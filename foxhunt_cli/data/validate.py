@@ -32,11 +32,26 @@ def checks(data: MarketData) -> list[Check]:
     mid_move = np.abs(np.diff(bid[:, 0]))
     top = float(np.minimum(records["bid_sz"][:, 0], records["ask_sz"][:, 0]).min())
     return [
-        Check("dropped records", report.dropped_fraction <= MAX_DROPPED_FRACTION, f"at most {MAX_DROPPED_FRACTION:.0%}", f"{report.dropped_fraction:.2%}"),
-        Check("file complete", not any("ends early" in w for w in report.warnings), "no cut-off record", "; ".join(report.warnings) or "complete"),
+        Check(
+            "dropped records",
+            report.dropped_fraction <= MAX_DROPPED_FRACTION,
+            f"at most {MAX_DROPPED_FRACTION:.0%}",
+            f"{report.dropped_fraction:.2%}",
+        ),
+        Check(
+            "file complete",
+            not any("ends early" in w for w in report.warnings),
+            "no cut-off record",
+            "; ".join(report.warnings) or "complete",
+        ),
         Check("longest session", longest >= MIN_SESSION, f"at least {MIN_SESSION} snapshots", f"{longest:,}"),
         Check("book never crossed", bool((bid[:, 0] < ask[:, 0]).all()), "bid < ask", "in all records"),
         Check("sizes at the top", top > 0, "above 0", f"{top:g} lots at least"),
         Check("time order", bool((wait >= 0).all()), "never back", f"{int((wait < 0).sum())} steps back"),
-        Check("the price moves", len(mid_move) > 0 and bool((mid_move > 0).any()), "at least once", f"{int((mid_move > 0).sum()):,} times"),
+        Check(
+            "the price moves",
+            len(mid_move) > 0 and bool((mid_move > 0).any()),
+            "at least once",
+            f"{int((mid_move > 0).sum()):,} times",
+        ),
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,15 +74,24 @@ def dbn_bytes(block: Block, symbol: str) -> bytes:
     start, end = int(block.ts.min()), int(block.ts.max()) + 1
     raw_symbol = f"{symbol}{_MONTH}"
     meta = dbn.Metadata(
-        dataset="GLBX.MDP3", start=max(start, 0), end=max(end, 1), stype_in=dbn.SType.RAW_SYMBOL, stype_out=dbn.SType.INSTRUMENT_ID, schema=dbn.Schema.MBP_10,
-        symbols=[raw_symbol], partial=[], not_found=[], mappings=[_mapping(raw_symbol, start, end)], version=3,
+        dataset="GLBX.MDP3",
+        start=max(start, 0),
+        end=max(end, 1),
+        stype_in=dbn.SType.RAW_SYMBOL,
+        stype_out=dbn.SType.INSTRUMENT_ID,
+        schema=dbn.Schema.MBP_10,
+        symbols=[raw_symbol],
+        partial=[],
+        not_found=[],
+        mappings=[_mapping(raw_symbol, start, end)],
+        version=3,
     )
     return bytes(meta) + dbn_records(block).tobytes()
 
 
 def _mapping(raw_symbol: str, start: int, end: int) -> SimpleNamespace:
     """The header's statement that `raw_symbol` is INSTRUMENT_ID over the days of the data."""
-    first, last = (datetime.fromtimestamp(max(t, 0) // 1_000_000_000, timezone.utc).date() for t in (start, end))
+    first, last = (datetime.fromtimestamp(max(t, 0) // 1_000_000_000, UTC).date() for t in (start, end))
     interval = SimpleNamespace(start_date=first, end_date=last + timedelta(days=1), symbol=str(INSTRUMENT_ID))
     return SimpleNamespace(raw_symbol=raw_symbol, intervals=[interval])
 
@@ -139,7 +148,9 @@ def _write_parquet(name: str, block: Block, symbol: str) -> None:
             columns[f"{word}_px_{level:02d}"] = pa.array(np.where(absent, 0, price) / 1e9, mask=absent)
             columns[f"{word}_sz_{level:02d}"] = pa.array(block.size[:, level, side])
     columns["trade_signed_vol"], columns["trade_count"] = pa.array(block.trade_volume), pa.array(block.trade_count)
-    columns["symbol"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(block), np.int8)), pa.array([f"{symbol}{_MONTH}"]))
+    columns["symbol"] = pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(len(block), np.int8)), pa.array([f"{symbol}{_MONTH}"])
+    )
     parquet.write_table(pa.table(columns), name, compression="zstd")
 
 

@@ -12,8 +12,16 @@ from foxhunt_cli.config.instruments import Instrument, format_size, infer_instru
 
 def test_presets_have_the_exchange_figures():
     figures = {
-        "ES": ("1/4", 12.50), "MES": ("1/4", 1.25), "NQ": ("1/4", 5.0), "MNQ": ("1/4", 0.5), "CL": ("1/100", 10), "GC": ("1/10", 10),
-        "ZN": ("1/64", 15.625), "ZT": ("1/256", 7.8125), "SR3": ("1/400", 6.25), "EQUITY": ("1/100", 1.0),
+        "ES": ("1/4", 12.50),
+        "MES": ("1/4", 1.25),
+        "NQ": ("1/4", 5.0),
+        "MNQ": ("1/4", 0.5),
+        "CL": ("1/100", 10),
+        "GC": ("1/10", 10),
+        "ZN": ("1/64", 15.625),
+        "ZT": ("1/256", 7.8125),
+        "SR3": ("1/400", 6.25),
+        "EQUITY": ("1/100", 1.0),
     }
     table = presets()
     assert set(figures) | {"CRYPTO"} == set(table)
@@ -31,7 +39,9 @@ def test_tick_sizes_are_whole_in_nano_units():
     assert presets()["SR3"].tick_nano == 2_500_000
 
 
-@pytest.mark.parametrize("text, exact", [("0.25", "1/4"), (0.1, "1/10"), ("1/64", "1/64"), (1, "1"), ("1e-5", "1/100000")])
+@pytest.mark.parametrize(
+    "text, exact", [("0.25", "1/4"), (0.1, "1/10"), ("1/64", "1/64"), (1, "1"), ("1e-5", "1/100000")]
+)
 def test_tick_size_is_read_exactly(text, exact):
     assert Instrument(symbol="X", tick_size=text, tick_value_usd=1, fee_usd=0).tick_size == Fraction(exact)
 
@@ -47,8 +57,21 @@ def test_unknown_time_zone_is_refused_with_a_remedy():
         Instrument(symbol="X", tick_size=1, tick_value_usd=1, fee_usd=0, time_zone="Mars/Olympus")
 
 
-@pytest.mark.parametrize("symbol, root", [("ESH4", "ES"), ("ESZ24", "ES"), ("MESU4", "MES"), ("ZNM4", "ZN"), ("SR3H5", "SR3"), ("ES.c.0", "ES"), ("ES.FUT", "ES"),
-                                          ("ESH4-ESM4", None), ("AAPL", None), ("", None)])
+@pytest.mark.parametrize(
+    "symbol, root",
+    [
+        ("ESH4", "ES"),
+        ("ESZ24", "ES"),
+        ("MESU4", "MES"),
+        ("ZNM4", "ZN"),
+        ("SR3H5", "SR3"),
+        ("ES.c.0", "ES"),
+        ("ES.FUT", "ES"),
+        ("ESH4-ESM4", None),
+        ("AAPL", None),
+        ("", None),
+    ],
+)
 def test_symbol_roots(symbol, root):
     assert symbol_root(symbol) == root
 

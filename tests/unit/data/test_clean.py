@@ -24,8 +24,16 @@ def book(n: int = 100) -> Block:
     price = np.empty((n, 10, 2), np.int64)
     price[:, :, 0] = 4800 * 10**9 - depth
     price[:, :, 1] = 4800 * 10**9 + ES.tick_nano + depth
-    return Block(row=np.arange(n), ts=T0 + np.arange(n) * SECOND, price=price, size=np.full((n, 10, 2), 10), has_book=np.ones(n, bool),
-                 trade_volume=np.zeros(n), trade_count=np.zeros(n, np.int64), masked=np.zeros(n, np.uint8))
+    return Block(
+        row=np.arange(n),
+        ts=T0 + np.arange(n) * SECOND,
+        price=price,
+        size=np.full((n, 10, 2), 10),
+        has_book=np.ones(n, bool),
+        trade_volume=np.zeros(n),
+        trade_count=np.zeros(n, np.int64),
+        masked=np.zeros(n, np.uint8),
+    )
 
 
 def clean(block: Block, **options):
@@ -54,17 +62,23 @@ def test_a_book_crossed_for_long_is_masked_not_asserted():
     assert records["prev_ts_ns"][300] == T0 + 299 * SECOND
 
 
-@pytest.mark.parametrize("name, change", [
-    ("locked book", lambda b: b.price.__setitem__((5, 0, 0), b.price[5, 0, 1])),
-    ("level 0 missing", lambda b: b.price.__setitem__((5, 0, 1), UNDEFINED)),
-    ("size not positive", lambda b: b.size.__setitem__((5, 0, 0), 0)),
-    ("size not positive", lambda b: b.size.__setitem__((5, 0, 1), -3)),
-    ("time going backwards", lambda b: b.ts.__setitem__(5, T0)),
-    ("no time stamp", lambda b: b.ts.__setitem__(5, -1)),
-    ("levels out of order", lambda b: b.price.__setitem__((5, 4, 0), b.price[5, 2, 0])),
-    ("levels out of order", lambda b: b.price.__setitem__((5, 9, 1), b.price[5, 8, 1])),
-    ("price more than 16,777,216 ticks from the first mid", lambda b: b.price.__setitem__((5, 9, 1), ES.tick_nano * (1 << 26))),
-])
+@pytest.mark.parametrize(
+    "name, change",
+    [
+        ("locked book", lambda b: b.price.__setitem__((5, 0, 0), b.price[5, 0, 1])),
+        ("level 0 missing", lambda b: b.price.__setitem__((5, 0, 1), UNDEFINED)),
+        ("size not positive", lambda b: b.size.__setitem__((5, 0, 0), 0)),
+        ("size not positive", lambda b: b.size.__setitem__((5, 0, 1), -3)),
+        ("time going backwards", lambda b: b.ts.__setitem__(5, T0)),
+        ("no time stamp", lambda b: b.ts.__setitem__(5, -1)),
+        ("levels out of order", lambda b: b.price.__setitem__((5, 4, 0), b.price[5, 2, 0])),
+        ("levels out of order", lambda b: b.price.__setitem__((5, 9, 1), b.price[5, 8, 1])),
+        (
+            "price more than 16,777,216 ticks from the first mid",
+            lambda b: b.price.__setitem__((5, 9, 1), ES.tick_nano * (1 << 26)),
+        ),
+    ],
+)
 def test_each_reason_is_counted_once(name, change):
     block = book()
     change(block)
@@ -155,7 +169,9 @@ def test_span_and_cut():
     records, _, report = clean(book(), start="2024-01-02T12:53:40", end="2024-01-02T12:54:00+00:00")
     assert records["ts_ns"].tolist() == [T0 + k * SECOND for k in range(20, 40)] and report.rows == 20
     assert len(clean(book(), max_snapshots=13)[0]) == 13
-    assert clean(book(), max_snapshots=13, stride=3)[0]["ts_ns"].tolist() == [T0 + (3 * k + 2) * SECOND for k in range(13)]
+    assert clean(book(), max_snapshots=13, stride=3)[0]["ts_ns"].tolist() == [
+        T0 + (3 * k + 2) * SECOND for k in range(13)
+    ]
 
 
 def test_reading_stops_when_the_cut_is_met(tmp_path):
@@ -195,4 +211,10 @@ def test_range_rebases_sessions():
 
 
 def test_prices_for_people():
-    assert [price_text(v) for v in (4800_250000000, -37_630000000, 0, UNDEFINED, 15_625_000)] == ["4800.25", "-37.63", "0", "none", "0.015625"]
+    assert [price_text(v) for v in (4800_250000000, -37_630000000, 0, UNDEFINED, 15_625_000)] == [
+        "4800.25",
+        "-37.63",
+        "0",
+        "none",
+        "0.015625",
+    ]

@@ -53,7 +53,11 @@ def test_trades_fills_and_none_never_change_the_book(tmp_path):
 
 
 def test_trades_gather_by_aggressor_until_the_next_snapshot(tmp_path):
-    trades = [message(1, action="T", side="B", size=5), message(1, action="T", side="A", size=2), message(1, action="T", side="N", size=9)]
+    trades = [
+        message(1, action="T", side="B", size=5),
+        message(1, action="T", side="A", size=2),
+        message(1, action="T", side="N", size=9),
+    ]
     data = load(write_dbn(tmp_path / "es.dbn", [message(0), *trades, message(1), message(2)]))
     assert data.records["trade_signed_vol"].tolist() == [0, 3, 0]
     assert data.records["trade_count"].tolist() == [0, 3, 0]
@@ -142,12 +146,17 @@ def test_off_grid_price_names_record_field_and_remedy(tmp_path):
     path = write_dbn(tmp_path / "es.dbn", [message(0), message(1, 4800.13, 4800.38)])
     with pytest.raises(DataError) as caught:
         load(path)
-    assert str(caught.value) == "es.dbn record 1: bid_px_00 4800.13 is not on ES's 0.25 tick grid; pass --tick-size 0.01 or the right --instrument"
+    assert (
+        str(caught.value)
+        == "es.dbn record 1: bid_px_00 4800.13 is not on ES's 0.25 tick grid; pass --tick-size 0.01 or the right --instrument"
+    )
     data = load(path, tick_size="0.01")
     assert data.reference_ticks + data.records["bid_px"][1, 0] == 480_013
 
 
-@pytest.mark.parametrize("symbol, tick, bid", [("ZNH4", 1 / 64, 110 + 31 / 64), ("ZTH4", 1 / 256, 102 + 5 / 256), ("SR3H5", 0.0025, 95.3475)])
+@pytest.mark.parametrize(
+    "symbol, tick, bid", [("ZNH4", 1 / 64, 110 + 31 / 64), ("ZTH4", 1 / 256, 102 + 5 / 256), ("SR3H5", 0.0025, 95.3475)]
+)
 def test_fractional_ticks_are_exact(tmp_path, symbol, tick, bid):
     books = [message(k, book=levels(bid + k * tick, bid + (k + 1) * tick, tick=tick)) for k in range(3)]
     data = load(write_dbn(tmp_path / "f.dbn", books, symbols={symbol: [1]}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 from files import load, same_records
@@ -19,7 +19,11 @@ def write_pair(folder, rows, levels: int = 10):
         messages.append(",".join(str(f) for f in fields))
         line = []
         for k in range(levels):
-            line += [(bid + 1 + k) * 100, 200 + k, (bid - k) * 100, 100 + k] if k < absent else [9999999999, 0, -9999999999, 0]
+            line += (
+                [(bid + 1 + k) * 100, 200 + k, (bid - k) * 100, 100 + k]
+                if k < absent
+                else [9999999999, 0, -9999999999, 0]
+            )
         books.append(",".join(str(v) for v in line))
     (folder / STEM.format("message")).write_text("\n".join(messages) + "\n")
     (folder / STEM.format("orderbook")).write_text("\n".join(books) + "\n")
@@ -39,7 +43,7 @@ def test_either_file_names_the_pair(tmp_path):
 
 def test_times_are_new_york_and_exact_to_the_nanosecond(tmp_path):
     data = load(write_pair(tmp_path, plain())[0])
-    noon = int(datetime(2012, 6, 21, 13, 30, tzinfo=timezone.utc).timestamp())
+    noon = int(datetime(2012, 6, 21, 13, 30, tzinfo=UTC).timestamp())
     assert data.records["ts_ns"][3] == (noon + 3) * 10**9 + 4_241_176
 
 
@@ -49,7 +53,9 @@ def test_prices_sizes_and_absent_levels(tmp_path):
     records = load(write_pair(tmp_path, rows)[0]).records
     assert records["bid_px"][:2, 0].tolist() == [0, 7] and records["ask_px"][:2, 0].tolist() == [1, 8]
     assert records["bid_sz"][0, 0] == 1.0 and records["ask_sz"][0, 1] == pytest.approx(2.01), "100 shares a lot"
-    assert records["bid_px"][1].tolist() == [7, 6, 5, 5, 5, 5, 5, 5, 5, 5] and records["ask_sz"][1, 3:].tolist() == [0] * 7
+    assert (
+        records["bid_px"][1].tolist() == [7, 6, 5, 5, 5, 5, 5, 5, 5, 5] and records["ask_sz"][1, 3:].tolist() == [0] * 7
+    )
 
 
 def test_executions_are_trades_against_the_resting_side(tmp_path):
@@ -58,7 +64,13 @@ def test_executions_are_trades_against_the_resting_side(tmp_path):
     rows[3] = (("34203.1", 5, 0, 100, 5850000, 1), 58500, 10)
     rows[4] = (("34204.1", 3, 7, 900, 5850000, 1), 58500, 10)
     records = load(write_pair(tmp_path, rows)[0]).records
-    assert records["trade_signed_vol"][1:6].tolist() == [0, 3, -1, 0, 0] and records["trade_count"][1:6].tolist() == [0, 1, 1, 0, 0]
+    assert records["trade_signed_vol"][1:6].tolist() == [0, 3, -1, 0, 0] and records["trade_count"][1:6].tolist() == [
+        0,
+        1,
+        1,
+        0,
+        0,
+    ]
 
 
 def test_halts_are_dropped_and_counted(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -16,7 +16,10 @@ from foxhunt_cli.data.record import mid_ticks
 from foxhunt_cli.data.regime import decayed_sum, fill_previous, fill_regime, session_progress
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 100)), min_size=1, max_size=60), st.sampled_from([0.5, 10.0, 600.0]))
+@given(
+    st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 100)), min_size=1, max_size=60),
+    st.sampled_from([0.5, 10.0, 600.0]),
+)
 @settings(max_examples=200, deadline=None)
 def test_decayed_sum_is_the_recurrence(rows, tau):
     t, x = np.cumsum([r[0] for r in rows]), np.array([r[1] for r in rows])
@@ -70,10 +73,18 @@ def test_the_future_does_not_reach_back():
     assert head.tobytes() == data.records[:1000].tobytes()
 
 
-@pytest.mark.parametrize("symbol, when, progress", [
-    ("ES", "2024-01-02T23:00", 0.0), ("ES", "2024-01-03T10:30", 0.5), ("ES", "2024-01-03T22:30", 1.0),
-    ("ES", "2024-07-02T22:00", 0.0), ("EQUITY", "2024-07-02T13:30", 0.0), ("EQUITY", "2024-01-02T17:45", 0.5), ("CRYPTO", "2024-01-02T06:00", 0.25),
-])
+@pytest.mark.parametrize(
+    "symbol, when, progress",
+    [
+        ("ES", "2024-01-02T23:00", 0.0),
+        ("ES", "2024-01-03T10:30", 0.5),
+        ("ES", "2024-01-03T22:30", 1.0),
+        ("ES", "2024-07-02T22:00", 0.0),
+        ("EQUITY", "2024-07-02T13:30", 0.0),
+        ("EQUITY", "2024-01-02T17:45", 0.5),
+        ("CRYPTO", "2024-01-02T06:00", 0.25),
+    ],
+)
 def test_session_progress_follows_the_local_clock(symbol, when, progress):
-    ts = int(datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp()) * 10**9
+    ts = int(datetime.fromisoformat(when).replace(tzinfo=UTC).timestamp()) * 10**9
     assert session_progress(np.array([ts]), presets()[symbol])[0] == pytest.approx(progress)

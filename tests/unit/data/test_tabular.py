@@ -56,7 +56,9 @@ def test_columns_may_come_in_any_order(tmp_path):
 
 def test_absent_levels_in_csv(tmp_path):
     header = "ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00,bid_px_01,bid_sz_01,ask_px_01,ask_sz_01"
-    lines = [f"{T0 + k},100.00,5,100.25,6,{'' if k == 1 else '99.75'},{'' if k == 1 else '7'},100.50,8" for k in range(3)]
+    lines = [
+        f"{T0 + k},100.00,5,100.25,6,{'' if k == 1 else '99.75'},{'' if k == 1 else '7'},100.50,8" for k in range(3)
+    ]
     path = tmp_path / "plain.csv"
     path.write_text("\n".join([header, *lines]) + "\n")
     records = load(path, instrument="ES").records
@@ -66,14 +68,20 @@ def test_absent_levels_in_csv(tmp_path):
 
 def test_whole_number_prices_are_currency_not_fixed_point(tmp_path):
     path = tmp_path / "plain.csv"
-    path.write_text("ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00\n" + "".join(f"{T0 + k},60000,1.5,60001,0.25\n" for k in range(3)))
+    path.write_text(
+        "ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00\n"
+        + "".join(f"{T0 + k},60000,1.5,60001,0.25\n" for k in range(3))
+    )
     data = load(path, instrument="CRYPTO")
     assert data.reference_ticks == 600_005 and data.records["bid_sz"][0, 0] == 1.5
 
 
 def test_trade_columns(tmp_path):
     path = tmp_path / "plain.csv"
-    path.write_text("trade_count,ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00,trade_signed_vol\n" + "".join(f"{k},{T0 + k},100,1,100.25,1,{-k}\n" for k in range(3)))
+    path.write_text(
+        "trade_count,ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00,trade_signed_vol\n"
+        + "".join(f"{k},{T0 + k},100,1,100.25,1,{-k}\n" for k in range(3))
+    )
     records = load(path, instrument="ES").records
     assert records["trade_count"].tolist() == [0, 1, 2] and records["trade_signed_vol"].tolist() == [0, -1, -2]
 
