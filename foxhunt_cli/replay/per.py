@@ -1,0 +1,73 @@
+"""Steps of prioritised replay: push, sample, priorities, renewal of the sum tree.
+
+Order in an iteration: ``push()`` after the reward, hindsight, ``tree_of_pushed()``; then for every update ``sample()``,
+the critic, ``update_priorities()``. Sizes that unroll a list (capacity, rows) are numbers here.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.replay.constants import N_STEP_MAX, TREE_BAND
+
+
+def push(features: str = "h_bar") -> list[Step]:
+    """Every moment of the iteration whose window is complete, at the largest priority. The tree is renewed later."""
+    return [
+        Stage("rl_per_push_count"),
+        Stage("rl_per_push"),
+        Stage("rl_per_push_copy", {"h": features}),
+        Stage("rl_per_pending", {"h": features}),
+    ]
+
+
+def sample() -> list[Step]:
+    """A batch of R transitions: slots, scalars, encodings, importance weights."""
+    return [Stage("rl_per_sample"), Stage("rl_per_gather"), Stage("rl_per_weights")]
+
+
+def update_priorities(capacity: int, rows: int, td: str = "c51_td") -> list[Step]:
+    """Leaves of the batch from its TD errors, then the tree above them."""
+    return [Stage("rl_per_update_priority", {"td": td}), *tree_of_sampled(capacity, rows)]
+
+
+def tree_rebuild(capacity: int) -> list[Step]:
+    """Every inner node from the leaves."""
+    return [_full(bottom, top) for bottom, top in bands(capacity)]
+
+
+def tree_of_sampled(capacity: int, rows: int) -> list[Step]:
+    """The tree above a batch's leaves: touched paths where they are fewer than the groups of a band, else all."""
+    steps: list[Step] = []
+    for bottom, top in bands(capacity):
+        if top == 0 or rows >= 1 << top:
+            steps.append(_full(bottom, top))
+        else:
+            steps.append(Stage("rl_per_tree_paths", _band(capacity, bottom, top)))
+    return steps
+
+
+def tree_of_pushed(capacity: int, batch: int, rollout: int) -> list[Step]:
+    """The tree above everything that an iteration wrote: its pushes and its hindsight."""
+    most = (rollout + N_STEP_MAX) * batch + 2 * rollout * batch
+    steps: list[Step] = []
+    for bottom, top in bands(capacity):
+        groups = most // (capacity >> top) + 2
+        if top == 0 or groups >= 1 << top:
+            steps.append(_full(bottom, top))
+        else:
+            steps.append(Stage("rl_per_tree_range", {**_band(capacity, bottom, top), "groups": str(groups)}))
+    return steps
+
+
+def bands(capacity: int) -> list[tuple[int, int]]:
+    """(bottom, top) depths of the bands of a tree, bottom first; the last ends at the root."""
+    depth = capacity.bit_length() - 1
+    return [(bottom, max(bottom - TREE_BAND, 0)) for bottom in range(depth, 0, -TREE_BAND)]
+
+
+def _full(bottom: int, top: int) -> Stage:
+    return Stage("rl_per_tree_rebuild", {"groups": str(1 << top), "bottom": str(bottom), "top": str(top)})
+
+
+def _band(capacity: int, bottom: int, top: int) -> dict[str, str]:
+    return {"depth": str(capacity.bit_length() - 1), "bottom": str(bottom), "top": str(top)}
