@@ -278,7 +278,8 @@ def _format(output: Path, given: str | None) -> str:
     kind = given or output.name.removesuffix(".zst").rpartition(".")[2]
     if kind not in FORMATS:
         raise typer.BadParameter(
-            f"--format: expected one of {', '.join(FORMATS)}, or an output named *.dbn, *.dbn.zst, *.parquet, *.fhx; got '{kind}'"
+            f"--format: expected one of {', '.join(FORMATS)}, or an output named *.dbn, *.dbn.zst, *.parquet, *.fhx; "
+            f"got '{kind}'"
         )
     return kind
 

@@ -79,7 +79,8 @@ class Instrument(BaseModel):
 
     def describe(self) -> str:
         """One line for people."""
-        return f"{self.symbol}: tick {format_size(self.tick_size)}, {self.tick_value_usd:g} USD a tick, fee {self.fee_usd:g} USD a side"
+        tick = f"tick {format_size(self.tick_size)}, {self.tick_value_usd:g} USD a tick"
+        return f"{self.symbol}: {tick}, fee {self.fee_usd:g} USD a side"
 
 
 def format_size(size: Fraction) -> str:

@@ -96,7 +96,8 @@ class Cleaner:
         """Prices in whole ticks int64, sizes in lots float32, which levels are there, which prices are off the grid."""
         tick = self.instrument.tick_nano
         ticks = block.price // tick
-        size = block.size.astype(np.float32)
+        with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is dropped for it
+            size = block.size.astype(np.float32)
         if self.instrument.size_per_lot != 1:
             size /= np.float32(self.instrument.size_per_lot)
         present = block.price != UNDEFINED_PRICE
@@ -164,8 +165,10 @@ class Cleaner:
         price = block.price[kept]
         common = Fraction(int(np.gcd.reduce(price[price != UNDEFINED_PRICE])), NANO)
         raise DataError(
-            f"{self.name} record {int(block.row[row]):,}: {_SIDES[side]}_px_{level:02d} {price_text(int(block.price[row, level, side]))} is not on "
-            f"{self.instrument.symbol}'s {format_size(self.instrument.tick_size)} tick grid; pass --tick-size {format_size(common)} or the right --instrument"
+            f"{self.name} record {int(block.row[row]):,}: {_SIDES[side]}_px_{level:02d} "
+            f"{price_text(int(block.price[row, level, side]))} is not on {self.instrument.symbol}'s "
+            f"{format_size(self.instrument.tick_size)} tick grid; "
+            f"pass --tick-size {format_size(common)} or the right --instrument"
         )
 
     @staticmethod
@@ -242,7 +245,8 @@ class Cleaner:
             raise DataError(f"{self.name}: no usable snapshot in {self.rows:,} records; {why}")
         if report.dropped_fraction > MAX_DROPPED_FRACTION and not self.options.allow_dirty:
             raise DataError(
-                f"{self.name}: {report.dropped:,} of {self.book_rows:,} book records ({report.dropped_fraction:.1%}) had to be dropped, "
+                f"{self.name}: {report.dropped:,} of {self.book_rows:,} book records "
+                f"({report.dropped_fraction:.1%}) had to be dropped, "
                 f"more than {MAX_DROPPED_FRACTION:.0%}; pass --allow-dirty to use the rest:\n{report.table()}"
             )
         records, self._records = self._records, np.zeros(0, SNAPSHOT)

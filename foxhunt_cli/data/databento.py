@@ -67,7 +67,8 @@ class DatabentoSource:
         self._wanted = self._selection()
         self.symbol = self._symbol(first)
         self.inferred: Instrument | None = infer_instrument(self.symbol) if self.symbol else None
-        self.description = f"Databento {self.header.dataset} mbp-10, DBN version {self.header.version}, {self.symbol or 'symbol unknown'}"
+        version = f"DBN version {self.header.version}"
+        self.description = f"Databento {self.header.dataset} mbp-10, {version}, {self.symbol or 'symbol unknown'}"
 
     def _selection(self) -> np.ndarray | None:
         """Instrument ids to read, ascending; None = whatever the file holds, if that is one instrument."""
@@ -155,13 +156,13 @@ class DatabentoSource:
             self.warnings.append(f"{self.name}: {others:,} records of other types (mappings, status) were skipped")
 
     def _other_record(self, data: bytes | memoryview, number: int) -> int:
-        """Bytes of the record of another type at the front of `data`; 0 where one of ours, or only a part of one, is there."""
+        """Bytes of the record of another type at the front of `data`; 0 for one of ours or only a part of one."""
         if len(data) < 2:
             return 0
         length, rtype = data[0] * 4, data[1]
         if (rtype == RTYPE_MBP10 and length != self.dtype.itemsize) or rtype not in _RTYPES or length < HEADER_BYTES:
             raise DataError(
-                f"{self.name} record {number:,}: expected a record of {self.dtype.itemsize} bytes and type {RTYPE_MBP10}, "
+                f"{self.name} record {number:,}: expected {self.dtype.itemsize} bytes and type {RTYPE_MBP10}, "
                 f"got {length} bytes and type {rtype}; the file is damaged there, fetch it again"
             )
         return length if rtype != RTYPE_MBP10 and length <= len(data) else 0
@@ -208,7 +209,7 @@ def read_header(stream: ByteStream, name: str) -> Header:
     lead = bytes(stream.take(8))
     if len(lead) < 8 or lead[:3] != b"DBN":
         raise DataError(
-            f"{name}: expected a DBN file (it starts with 'DBN'), got {lead[:8]!r}; see 'foxhunt data info --help' for the formats"
+            f"{name}: expected a DBN file (it starts with 'DBN'), got {lead[:8]!r}; see 'foxhunt data info --help'"
         )
     version, length = lead[3], int.from_bytes(lead[4:8], "little")
     if not 1 <= version <= 3:

@@ -76,9 +76,8 @@ def read_fhx(path: Path) -> MarketData:
         actual = os.path.getsize(path)
         count = int(header["count"])
         if count < 1 or actual != offset + count * SNAPSHOT.itemsize:
-            raise DamagedFile(
-                f"{path}: expected {offset + count * SNAPSHOT.itemsize:,} bytes, got {actual:,}; convert the source again"
-            )
+            expected = offset + count * SNAPSHOT.itemsize
+            raise DamagedFile(f"{path}: expected {expected:,} bytes, got {actual:,}; convert the source again")
         records = np.memmap(path, SNAPSHOT, mode="r", offset=offset, shape=(count,))
     except OSError as error:
         raise file_error(path, "read", error) from error

@@ -57,7 +57,7 @@ class LobsterSource:
         found = re.search(r"(?:^|_)(?P<symbol>[A-Z.]+)_(?P<day>\d{4}-\d{2}-\d{2})_", path.name)
         if found is None:
             raise DataError(
-                f"{path.name}: expected SYMBOL_YYYY-MM-DD_... in a LOBSTER file's name (the day is not in the file); rename it"
+                f"{path.name}: expected SYMBOL_YYYY-MM-DD_... in a LOBSTER file's name (only it tells the day); rename"
             )
         self.symbol = found["symbol"]
         try:
@@ -93,7 +93,7 @@ class LobsterSource:
             columns = 4 * LEVELS
         if columns % 4:
             raise DataError(
-                f"{self.name} line 1: expected 4 columns a level (ask price, ask size, bid price, bid size), got {columns} columns"
+                f"{self.name} line 1: expected 4 columns a level (price and size of ask and bid), got {columns} columns"
             )
         return min(columns // 4, LEVELS)
 

@@ -56,7 +56,8 @@ class CleaningReport(BaseModel):
         """The findings as aligned text, for an error message or a log."""
         width = max((len(f.reason) for f in self.findings), default=0)
         return "\n".join(
-            f"  {f.reason:<{width}}  {f.count:>10,}  {'dropped' if f.dropped else 'kept   '}  first: record {f.first_record:,} {f.example}"
+            f"  {f.reason:<{width}}  {f.count:>10,}  {'dropped' if f.dropped else 'kept   '}"
+            f"  first: record {f.first_record:,} {f.example}"
             for f in self.findings
         )
 

@@ -105,7 +105,8 @@ def _read(paths: tuple[Path, ...], options: DataOptions, progress: Progress | No
     report.warnings += [w for s in sources for w in s.warnings]
     _complete(report, records, session_start)
     line = (
-        f"{names} ({sources[0].description}), {instrument.symbol}, {len(records):,} snapshots in {len(session_start)} session"
+        f"{names} ({sources[0].description}), {instrument.symbol}, "
+        f"{len(records):,} snapshots in {len(session_start)} session"
         f"{'s' if len(session_start) > 1 else ''}, {iso_time(report.first_ts_ns)} to {iso_time(report.last_ts_ns)}"
     )
     digest = content_digest(records, session_start, instrument, cleaner.reference, options.key())
@@ -167,9 +168,14 @@ def finish(
     """Derived fields, then --stride and --max-snapshots. The regime is that of the full stream, whatever the stride."""
     fill_previous(records, session_start)
     fill_regime(records, session_start, instrument)
+    return cut(records, session_start, options)
+
+
+def cut(records: np.ndarray, session_start: np.ndarray, options: DataOptions) -> tuple[np.ndarray, np.ndarray]:
+    """--stride, then --max-snapshots."""
     if options.stride > 1:
         records, session_start = take_stride(records, session_start, options.stride)
-    if options.max_snapshots is not None and len(records) > options.max_snapshots:
+    if options.max_snapshots is not None:
         records = records[: options.max_snapshots]
         session_start = session_start[session_start < len(records)]
     return records, session_start
@@ -202,22 +208,19 @@ def _from_fhx(paths: tuple[Path, ...], options: DataOptions) -> MarketData:
     instrument = resolve_instrument(options, data.instrument, paths[0].name)
     if instrument.tick_size != data.instrument.tick_size or instrument.size_per_lot != data.instrument.size_per_lot:
         raise DataError(
-            f"{paths[0].name}: was converted for {data.instrument.describe()}; convert the source again for {instrument.describe()}"
+            f"{paths[0].name}: was converted for {data.instrument.describe()}; "
+            f"convert the source again for {instrument.describe()}"
         )
     ts = data.records["ts_ns"]
     if options.start is not None or options.end is not None:
         a, b = (int(i) for i in np.searchsorted(ts, [options.start_ns, options.end_ns]))
         if a >= b:
             raise DataError(
-                f"{paths[0].name}: no snapshot in the time span asked for; it has {iso_time(int(ts[0]))} to {iso_time(int(ts[-1]))}"
+                f"{paths[0].name}: no snapshot in the time span asked for; "
+                f"it has {iso_time(int(ts[0]))} to {iso_time(int(ts[-1]))}"
             )
         data = data.range(a, b)
-    records, session_start = data.records, data.session_start
-    if options.stride > 1:
-        records, session_start = take_stride(records, session_start, options.stride)
-    if options.max_snapshots is not None:
-        records = records[: options.max_snapshots]
-        session_start = session_start[session_start < len(records)]
+    records, session_start = cut(data.records, data.session_start, options)
     report = data.report.model_copy(deep=True)
     _complete(report, records, session_start)
     digest = content_digest(records, session_start, instrument, data.reference_ticks, options.key())
@@ -244,11 +247,7 @@ def _synthetic(options: DataOptions, synthetic: SyntheticOptions) -> MarketData:
         market = make_market(synthetic)
         records, session_start, reference = market.records, market.session_start, market.reference_ticks
         report = CleaningReport(rows=len(records), book_rows=len(records))
-    if options.stride > 1:
-        records, session_start = take_stride(records, session_start, options.stride)
-    if options.max_snapshots is not None:
-        records = records[: options.max_snapshots]
-        session_start = session_start[session_start < len(records)]
+    records, session_start = cut(records, session_start, options)
     report.description = synthetic.describe()
     _complete(report, records, session_start)
     digest = content_digest(records, session_start, instrument, reference, synthetic.model_dump_json())

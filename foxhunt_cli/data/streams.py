@@ -28,7 +28,7 @@ class ByteStream(io.RawIOBase):
         self._at = 0
         self._started = False
         try:
-            self._file: BinaryIO = open(path, "rb")
+            self._file: BinaryIO = open(path, "rb")  # noqa: SIM115 (closed by close)
             magic = self._file.read(4)
             self._file.seek(0)
         except OSError as error:

@@ -244,7 +244,7 @@ def _martingale_bid(rng: np.random.Generator, n: int, style: Style) -> np.ndarra
 
 
 def _touch(rng: np.random.Generator, bid: np.ndarray, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Best bid and ask, float32 [n]: a spread of one tick but for short spells of two (three if both sides step back)."""
+    """Best bid and ask, float32 [n]: one tick apart but for short spells of two (three if both sides step back)."""
     wide = _spells(rng, len(bid), 0.001, 50)
     wide[0] = 0
     spell = np.cumsum(np.diff(wide, prepend=0) > 0)

@@ -24,8 +24,9 @@ from foxhunt_cli.data.block import (
     Block,
 )
 from foxhunt_cli.data.csv_columns import MISSING_INT, Column, read_csv
-from foxhunt_cli.data.errors import DataError, file_error
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.options import DataOptions
+from foxhunt_cli.data.parquet_columns import parquet_blocks, parquet_head
 from foxhunt_cli.data.record import LEVELS
 from foxhunt_cli.data.streams import ByteStream
 
@@ -46,7 +47,7 @@ class TabularSource:
         self.warnings: list[str] = []
         self.sort = False  # tables are read as they come; rows that go back are dropped and counted
         self.parquet = parquet
-        names, sample = _parquet_head(path) if self.parquet else _csv_head(path)
+        names, sample = parquet_head(path, _SAMPLE_LINES) if self.parquet else _csv_head(path)
         self.columns = {name.strip().lower(): place for place, name in enumerate(names)}
         self.time = next((c for c in TIME_COLUMNS if c in self.columns), None)
         self.levels = self._check_levels()
@@ -73,7 +74,8 @@ class TabularSource:
             levels += 1
         if levels == 0:
             raise DataError(
-                f"{self.name}: expected columns bid_px_00, bid_sz_00, ask_px_00, ask_sz_00 (to _09), got {_some(self.columns)}; "
+                f"{self.name}: expected columns bid_px_00, bid_sz_00, ask_px_00, ask_sz_00 (to _09), "
+                f"got {_some(self.columns)}; "
                 "for Databento data request schema mbp-10"
             )
         return levels
@@ -109,7 +111,7 @@ class TabularSource:
 
     def _tables(self, wanted: list[str]) -> Iterator[dict[str, np.ndarray]]:
         if self.parquet:
-            return _parquet_blocks(self.path, {n: self.columns[n] for n in wanted})
+            return parquet_blocks(self.path, {n: self.columns[n] for n in wanted})
         return read_csv(self.path, [Column(self.columns[n], n, self._kind(n)) for n in wanted], header=True)
 
     def _kind(self, name: str) -> str:
@@ -159,7 +161,8 @@ class TabularSource:
         if any(f != only for f in found):
             several = list(dict.fromkeys([only, *found]))
             raise DataError(
-                f"{self.name}: holds several instruments ({', '.join(str(f) for f in several[:20])}); choose one with --symbol or --instrument-id"
+                f"{self.name}: holds several instruments ({', '.join(str(f) for f in several[:20])}); "
+                "choose one with --symbol or --instrument-id"
             )
         return only
 
@@ -240,7 +243,8 @@ def _to_ns(values: np.ndarray, name: str, row: np.ndarray) -> np.ndarray:
         ts = text.astype("datetime64[ns]")
     except ValueError as error:
         raise DataError(
-            f"{name} records {int(row[0]):,} to {int(row[-1]):,}: expected ns since 1970 or ISO 8601 in UTC as time ({error})"
+            f"{name} records {int(row[0]):,} to {int(row[-1]):,}: "
+            f"expected ns since 1970 or ISO 8601 in UTC as time ({error})"
         ) from error
     return np.where(np.isnat(ts), NO_TIME, ts.astype(np.int64))
 
@@ -262,82 +266,11 @@ def _csv_head(path: Path) -> tuple[list[str], list[list[str]]]:
         lines = lines[:-1]
     if not any(_LEVEL.match(name.strip().lower()) for name in lines[0]):
         raise DataError(
-            f"{path.name}: expected a CSV header with bid_px_00, bid_sz_00, ... or a LOBSTER file name (..._message_10.csv), "
+            f"{path.name}: expected a CSV header with bid_px_00, bid_sz_00, ... "
+            "or a LOBSTER file name (..._message_10.csv), "
             f"got {_some(lines[0])}"
         )
     return lines[0], lines[1:]
-
-
-def _arrow_parquet(path: Path):
-    try:
-        from pyarrow import parquet
-    except ImportError as error:
-        raise DataError(f"{path.name}: reading Parquet needs pyarrow; pip install 'foxhunt[parquet]'") from error
-    try:
-        return parquet.ParquetFile(path)
-    except Exception as error:  # on damaged files pyarrow raises nearly anything
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    if isinstance(error, OSError) and error.errno is not None:
-        return file_error(path, "read", error)
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(f"{path.name}: the Parquet file is damaged ({reason}); fetch it again")
-
-
-def _parquet_head(path: Path) -> tuple[list[str], list[list]]:
-    file = _arrow_parquet(path)
-    names = _names(file, path)
-    for batch in _batches(file, path, names, _SAMPLE_LINES):
-        columns = [_arrow_column(c) for c in batch.columns]
-        return names, [list(line) for line in zip(*[c.tolist() for c in columns], strict=True)]
-    return names, []
-
-
-def _names(file, path: Path) -> list[str]:
-    try:
-        return file.schema_arrow.names
-    except Exception as error:
-        raise _damaged(path, error) from error
-
-
-def _parquet_blocks(path: Path, wanted: dict[str, int]) -> Iterator[dict[str, np.ndarray]]:
-    file = _arrow_parquet(path)
-    names = _names(file, path)
-    for batch in _batches(file, path, [names[place] for place in wanted.values()], 20_000):
-        yield {name: _arrow_column(batch.column(names[place])) for name, place in wanted.items()}
-
-
-def _batches(file, path: Path, names: list[str], size: int) -> Iterator:
-    """Record batches of the named columns."""
-    try:
-        yield from file.iter_batches(batch_size=size, columns=names, use_threads=False)
-    except Exception as error:
-        raise _damaged(path, error) from error
-
-
-def _arrow_column(array) -> np.ndarray:
-    """An arrow array as numpy: integers exact (null = MISSING_INT), times as datetime64[ns] in UTC, text as str."""
-    import pyarrow as pa
-
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = array.dictionary_decode()
-        kind = array.type
-    if pa.types.is_timestamp(kind):
-        return array.to_numpy(zero_copy_only=False).astype("datetime64[ns]")
-    if pa.types.is_integer(kind):
-        if kind.bit_width == 64 and not pa.types.is_signed_integer(kind):
-            return np.minimum(array.fill_null(MISSING_INT).to_numpy(zero_copy_only=False), MISSING_INT).astype(np.int64)
-        return array.cast(pa.int64()).fill_null(MISSING_INT).to_numpy(zero_copy_only=False)
-    if pa.types.is_decimal(kind):
-        array = array.cast(pa.float64())
-    if pa.types.is_floating(array.type):
-        return array.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return np.array(
-        [("" if v is None else v.decode() if isinstance(v, bytes) else str(v)) for v in array.to_pylist()], "U40"
-    )
 
 
 def _some(names) -> str:

@@ -34,7 +34,7 @@ def raw_block(data: MarketData) -> Block:
 
 
 def write_data(path: Path, data: MarketData, kind: str, block: Block | None = None) -> None:
-    """Write `data` (or `block` in its place, raw rows of the same instrument) as `kind`, under a temporary name first."""
+    """Write `data` as `kind`, under a temporary name first; `block`, raw rows of the same instrument, in its place."""
     if kind == "fhx":
         write_fhx(path, data)
         return

@@ -147,8 +147,8 @@ def test_off_grid_price_names_record_field_and_remedy(tmp_path):
     with pytest.raises(DataError) as caught:
         load(path)
     assert (
-        str(caught.value)
-        == "es.dbn record 1: bid_px_00 4800.13 is not on ES's 0.25 tick grid; pass --tick-size 0.01 or the right --instrument"
+        str(caught.value) == "es.dbn record 1: bid_px_00 4800.13 is not on ES's 0.25 tick grid; "
+        "pass --tick-size 0.01 or the right --instrument"
     )
     data = load(path, tick_size="0.01")
     assert data.reference_ticks + data.records["bid_px"][1, 0] == 480_013
