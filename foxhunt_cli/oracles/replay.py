@@ -106,7 +106,7 @@ def replay_new_episode_starts_empty(trial: Trial) -> None:
 
 @oracle("replay")
 def replay_wide_push_has_one_writer_a_slot(trial: Trial) -> None:
-    """B = 4096, T = 16 with every pending window flushed: each slot holds one (row, birth), in the order t, row, age."""
+    """B = 4096, T = 16, every pending window flushed: one (row, birth) a slot, in the order t, row, age."""
     batch, rollout = 4096, 16
     capacity = default_capacity(batch, rollout)
     rig = ReplayRig(trial.device, batch=batch, rollout=rollout, capacity=capacity, rows=8, isv={"N_STEP": 8.0})

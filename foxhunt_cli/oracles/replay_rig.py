@@ -44,8 +44,9 @@ class ReplayRig:
     """Arrays by buffer name on a device; ``run`` executes a list of steps, recorded at its first use."""
 
     def __init__(
-        self, device: Device, *, batch: int, rollout: int, capacity: int, rows: int = 64, lot_limit: int = 4, seed: int = 1,
-        extra: Sequence[Buffer] = (), isv: Mapping[str, float] | None = None, scalars: Mapping[str, float] | None = None,
+        self, device: Device, *, batch: int, rollout: int, capacity: int, rows: int = 64, lot_limit: int = 4,
+        seed: int = 1, extra: Sequence[Buffer] = (), isv: Mapping[str, float] | None = None,
+        scalars: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self.double = bool(getattr(device, "double", False))
@@ -174,8 +175,8 @@ class PushReference:
         first, n = rows[0], len(rows)
         value = sum(gamma**k * moment["reward"] for k, moment in enumerate(rows))
         return Transition(
-            first["birth"], b, n, first["index"], first["lots"], int(given["position_after"][t, b]), first["action"], value,
-            gamma**n, int(given["terminal"][t, b]), first["h"], given["h_bar"][t + 1, b],
+            first["birth"], b, n, first["index"], first["lots"], int(given["position_after"][t, b]), first["action"],
+            value, gamma**n, int(given["terminal"][t, b]), first["h"], given["h_bar"][t + 1, b],
         )  # fmt: skip
 
 
