@@ -9,9 +9,7 @@ N_CONTROLLER_AGES = 32
 
 ROWS = (
     Buffer("isv_seed", "640", "float32", "persistent", "mixed", "the ISV as it was when the run started"),
-    Buffer(
-        "controller_age", f"{N_CONTROLLER_AGES}", "uint32", "persistent", "updates", "live updates by controlled slot"
-    ),
+    Buffer("controller_age", f"{N_CONTROLLER_AGES}", "uint32", "persistent", "updates", "live updates by slot"),
     Buffer("loss_abs_ema", "3", "float32", "persistent", "1", "EMA of |loss| of Q, PI, V"),
     Buffer("lr_halvings", "3", "uint32", "persistent", "1", "halvings of the learning rate of Q, PI, V on a plateau"),
     Buffer("atom_span_window", "2", "float32", "persistent", "mixed", "sum of target clip rates, iterations summed"),

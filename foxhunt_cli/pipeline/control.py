@@ -93,7 +93,7 @@ def after_updates_controllers(*, critic: bool = True) -> list[Step]:
     """Behind the last Adam step: the signals that the controllers of the next iteration (and people) read.
 
     One policy head forward on the stored encodings gives the new log-probabilities. critic: this iteration had replay
-    updates (``c51_td`` is fresh); without, the TD moments are left alone. No controller runs here, so nothing is frozen.
+    updates (``c51_td`` is fresh); without, the TD moments are left alone. No controller runs here: none to freeze.
     """
     rows = {"rows": _ROWS}
     steps: list[Step] = [
