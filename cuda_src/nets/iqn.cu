@@ -228,6 +228,23 @@ extern "C" __global__ void rl_iqn_backward(const float* h, const float* grad_iqn
     }
 }
 
+// rl_iqn_input_grad: adds the head's gradient to the encodings' (only where the critic teaches the encoder).
+// launch: blocks rows, block 128
+// updates: grad_h
+// One block a row, one thread an input, slots in ascending order. w_iqn [128, P*11]; grad_iqn_hw [rows*slots, 128];
+// iqn_column [rows, slots]; grad_h [rows, 128].
+extern "C" __global__ void rl_iqn_input_grad(const float* w_iqn, const float* grad_iqn_hw, const int* iqn_column,
+                                             float* grad_h, int slots, int P, int rows) {
+    const int row = blockIdx.x, k = threadIdx.x;
+    const float* w = w_iqn + (long long)k * P * N_ACTIONS;
+    float sum = 0.0f;
+    for (int s = 0; s < slots; ++s) {
+        const long long slot = (long long)row * slots + s;
+        sum = fmaf(w[iqn_column[slot]], grad_iqn_hw[slot * HIDDEN_DIM + k], sum);
+    }
+    grad_h[(long long)row * HIDDEN_DIM + k] += sum;
+}
+
 // rl_ensemble_action_value: alpha E[C51] + (1 - alpha) E[IQN].
 // launch: threads n, block 128
 // One thread an element. c51_q, iqn_q, ensemble_q [n] (any shape). Slots read: ENSEMBLE_ALPHA.

@@ -2,7 +2,7 @@
 
 Owns tensors, buffers and steps of the head. An update draws one set of N_TAU taus for the whole batch, and one for its
 targets; expectations use midpoint taus. Only the columns a row needs are computed when learning. No gradient goes to
-the encoding.
+the encoding unless a caller asks for it.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ def forward(batch: CriticBatch, *, path: bool) -> list[Step]:
     ]
 
 
-def loss_and_backward(batch: CriticBatch, *, path: bool) -> list[Step]:
-    """Loss into its slot and gradients of the four tensors."""
+def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = None) -> list[Step]:
+    """Loss into its slot and gradients of the four tensors; grad_h: as in c51.loss_and_backward."""
     slots, count = _slots(batch, path)
     size = {"rows": batch.rows, "slots": slots}
     grad_z, grad_phi = View("grad_iqn_z", count, "N_TAU"), View("grad_iqn_phi", "N_TAU", _H)
     phi, hw, grad_hw = View("iqn_phi", "N_TAU", _H), View("iqn_hw", count, _H), View("grad_iqn_hw", count, _H)
     cosines = View("iqn_cos", "N_TAU", str(COSINES))
-    return [
+    steps: list[Step] = [
         Stage("rl_iqn_loss", batch.remap("discount", "terminal", "weight") | size | {"slot_loss": "iqn_slot_loss"}),
         Stage(
             "rl_row_mean", {"matrix": "iqn_slot_loss", "row_mean": "row_loss_iqn", "rows": batch.rows, "width": slots}
@@ -146,6 +146,9 @@ def loss_and_backward(batch: CriticBatch, *, path: bool) -> list[Step]:
         Matmul("iqn grad w_phi", cosines, grad_phi, View("grad_w_iqn_phi", str(COSINES), _H), trans_a=True),
         Matmul("iqn grad b_phi", View(batch.ones, "1", "N_TAU"), grad_phi, View("grad_b_iqn_phi", "1", _H)),
     ]
+    if grad_h is not None:
+        steps.append(Stage("rl_iqn_input_grad", {"grad_h": grad_h} | size))
+    return steps
 
 
 def _slots(batch: CriticBatch, path: bool) -> tuple[str, str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from foxhunt_cli.device.rng import seed_states
+from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets import c51
 from foxhunt_cli.nets.params import lay_out
+from foxhunt_cli.nets.policy import PARAMETERS as POLICY
 from foxhunt_cli.nets.target import BUFFERS as SHARED
 from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, target_chunks, target_layout
 from foxhunt_cli.oracles.base import Trial, oracle
@@ -178,6 +180,8 @@ def c51_projection_on_atoms_and_in_a_point_span(trial: Trial) -> None:
     trial.close("shift by one atom", want, shifted, 5e-6)
     point = project(trial, prob, np.linspace(-3, 3, Z), 0.9, 0.5, 0.5)["c51_target"]
     trial.close("V_MIN = V_MAX: mass", 1.0, point.astype(np.float64).sum(-1), MASS)
+    still = project(trial, prob, 0.0, 1.0, 0.5, 0.5)["c51_target"]
+    trial.close("V_MIN = V_MAX, nothing moves: mass", 1.0, still.astype(np.float64).sum(-1), MASS)
     trial.close("V_MIN = V_MAX: mean", 0.5, point.astype(np.float64) @ np.full(Z, 0.5), MASS)
 
 
@@ -354,8 +358,9 @@ def noisy_weights_are_factorised(trial: Trial) -> None:
 
 @oracle("c51")
 def polyak_moves_every_target_by_tau(trial: Trial) -> None:
-    """Flat vectors: each target tensor moves towards its own online tensor, at tau, the pad stays zero."""
-    layout = lay_out(c51.PARAMETERS, {"P": 1})
+    """Flat vectors with tensors that have no target between: each moves towards its own online tensor, at tau."""
+    tensors = (POLICY[0], *c51.PARAMETERS[:2], POLICY[1], *c51.PARAMETERS[2:])
+    layout = lay_out(tensors, {"P": 1})
     target = target_layout(layout, {"P": 1})
     rng = np.random.default_rng(0)
     online, start = (rng.standard_normal(part.size).astype(np.float32) for part in (layout, target))
@@ -365,6 +370,22 @@ def polyak_moves_every_target_by_tau(trial: Trial) -> None:
     for tensor in target.tensors:
         old, new = target.view(start, tensor.name).astype(np.float64), layout.view(online, tensor.name)
         trial.close(tensor.name, old + 0.02 * (new - old), target.view(moved, tensor.name), 1e-6)
+
+
+@oracle("c51")
+def q_target_statistics_cover_the_iteration(trial: Trial) -> None:
+    """The first update starts anew, later ones widen the extremes and average the clipped share; NaN shows."""
+    isv = isv_values(q_target_max=90.0, q_target_min=-90.0, q_target_clip_rate=0.9)
+    names = ("Q_TARGET_MAX", "Q_TARGET_MIN", "Q_TARGET_CLIP_RATE")
+    updates = (([1.0, 3.0], [0.0, 0.4]), ([5.0, 2.0], [0.5, 0.5]), ([0.0, 4.0], [0.0, 0.2]))
+    wanted = ((3.0, 1.0, 0.2), (5.0, 1.0, 0.35), (5.0, 0.0, 0.8 / 3.0))
+    for update, ((targets, clipped), want) in enumerate(zip(updates, wanted, strict=True)):
+        arrays = {"targets": np.array(targets, np.float32), "clipped": np.array(clipped, np.float32), "isv": isv}
+        isv = trial.run("rl_q_target_statistics", arrays, n=2, update=update)["isv"].astype(np.float32)
+        trial.close(f"after update {update}", want, [isv[number(name)] for name in names], 1e-6)
+    arrays = {"targets": np.array([np.nan, 1.0], np.float32), "clipped": np.zeros(2, np.float32), "isv": isv}
+    isv = trial.run("rl_q_target_statistics", arrays, n=2, update=3)["isv"]
+    trial.true("NaN shows", np.isnan(isv[number("Q_TARGET_MAX")]))
 
 
 @oracle("c51")
@@ -382,6 +403,6 @@ def norms_match_numpy(trial: Trial) -> None:
     rig.set("grad_w_c51", np.zeros((128, P * A * Z)))
     rig.run(gradient_norm("grad_w_c51", elements, "Q_GRAD_NORM_EMA"))
     trial.close("EMA after a zero gradient", 0.95, rig.slot("Q_GRAD_NORM_EMA") / norm, 1e-5)
-    rig.set("short", np.array([3.0, 4.0, 12.0]))
+    rig.set("short", np.array([3.0, 4.0, 12.0, 100.0]))  # the last is not part of the vector
     rig.run(gradient_norm("short", "3", "V_GRAD_NORM_EMA"))
     trial.close("three elements", 13.0, rig.slot("V_GRAD_NORM_EMA"), 1e-5)

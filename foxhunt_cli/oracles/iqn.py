@@ -169,14 +169,16 @@ def iqn_loss_pulls_with_tau_from_below(trial: Trial) -> None:
 
 @oracle("iqn")
 def iqn_gradients_match_central_differences(trial: Trial) -> None:
-    """W, b and both tensors of the embedding; both forms. Units of the embedding are on or off by a margin."""
+    """W, b, both tensors of the embedding, the encoding; both forms. Units of the embedding are on or off by a margin."""
     for path in (True, False):
         rig = _rig(trial)
         rig.set("b_iqn_phi", np.where(np.arange(128) % 2, 6.0, -6.0))
+        rig.set("grad_h", np.zeros((R, 128)))
         rig.run(_update(path))
         steps = [*iqn.embed_taus(), *iqn.quantiles(_BATCH, path=path, target=False)]
-        steps += iqn.loss_and_backward(_BATCH, path=path)
+        steps += iqn.loss_and_backward(_BATCH, path=path, grad_h="grad_h")
         pairs = {name: (f"grad_{name}", LAMBDA) for name in ("w_iqn", "b_iqn", "w_iqn_phi", "b_iqn_phi")}
+        pairs["replay_h"] = ("grad_h", LAMBDA)
 
         def weighted(rig: HeadRig = rig) -> float:
             return float((rig.get("is_weight") * rig.get("row_loss_iqn")).mean())

@@ -196,9 +196,10 @@ def test_iqn_matches_autograd(path: bool) -> None:
     """Quantile Huber, pairwise over taus, targets from the target head at the online head's own choice."""
     rig, batch = _rig(), CriticBatch()
     rig.run([*iqn.draw_taus(), *iqn.embed_taus(), *iqn.forward(batch, path=path)])
-    rig.run(iqn.loss_and_backward(batch, path=path))
+    rig.set("grad_h", np.zeros((R, 128)))
+    rig.run(iqn.loss_and_backward(batch, path=path, grad_h="grad_h"))
 
-    leaves = _leaves(rig, iqn)
+    leaves, h = _leaves(rig, iqn), _leaf(rig, "replay_h")
     frozen = {name: _plain(rig, f"target_{name}") for name in leaves}
     keep = _plain(rig, "replay_discount") * (1 - _long(rig, "replay_terminal"))
     rows, lots = torch.arange(R), _long(rig, "replay_lots") + P // 2
@@ -216,7 +217,7 @@ def test_iqn_matches_autograd(path: bool) -> None:
         z_next = z_next[rows[:, None], :, after, best[rows[:, None], after]]
         goal = reward[..., None] + keep[:, None, None] * z_next
     tau = _plain(rig, "iqn_tau")
-    z = _iqn_quantiles(leaves, _plain(rig, "replay_h"), tau)[rows, :, lots].transpose(1, 2)
+    z = _iqn_quantiles(leaves, h, tau)[rows, :, lots].transpose(1, 2)
     if not path:
         z = z[rows, _long(rig, "replay_action")][:, None]
     delta = goal[:, :, None, :] - z[..., None]
@@ -225,6 +226,7 @@ def test_iqn_matches_autograd(path: bool) -> None:
     (SLOTS["loss_lambda_q"] * (_plain(rig, "is_weight") * loss).mean()).backward()
     _assert_close("row_loss_iqn", loss, rig.get("row_loss_iqn"))
     _assert_head(rig, leaves)
+    _assert_close("grad_h", h.grad, rig.get("grad_h"))
 
 
 @pytest.mark.parametrize("all_classes", [True, False], ids=["all classes", "own class"])
