@@ -169,7 +169,7 @@ def iqn_loss_pulls_with_tau_from_below(trial: Trial) -> None:
 
 @oracle("iqn")
 def iqn_gradients_match_central_differences(trial: Trial) -> None:
-    """W, b, both tensors of the embedding, the encoding; both forms. Units of the embedding are on or off by a margin."""
+    """All four tensors and the encoding; both forms. Units of the embedding are on or off by a margin."""
     for path in (True, False):
         rig = _rig(trial)
         rig.set("b_iqn_phi", np.where(np.arange(128) % 2, 6.0, -6.0))
