@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foxhunt_cli.data.options import DataOptions
     from foxhunt_cli.data.statistics import Statistic
     from foxhunt_cli.data.synthetic import SyntheticOptions
+    from foxhunt_cli.data.validate import Check
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Look at, check, convert and make market data."
@@ -87,9 +88,7 @@ def info(
                 **_facts(data),
                 "findings": [f.model_dump() for f in data.report.findings],
                 "warnings": data.report.warnings,
-                "statistics": [
-                    {"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured
-                ],
+                "statistics": [{**vars(s), "ok": s.ok} for s in measured],
             }
         )
         return
@@ -115,8 +114,6 @@ def validate(
     Example:
       foxhunt data validate ESH4.mbp-10.dbn.zst
     """
-    from rich.table import Table
-
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.validate import checks
 
@@ -144,12 +141,7 @@ def validate(
             }
         )
     else:
-        table = Table(box=None, title=data.source, title_justify="left")
-        for column in ("", "check", "expected", "got"):
-            table.add_column(column, overflow="fold")
-        for check in results:
-            table.add_row("pass" if check.ok else "FAIL", check.name, check.expected, check.got)
-        terminal.show(table)
+        _show_checks(results, data, terminal)
         _show_findings(data, terminal)
     if not passed:
         raise typer.Exit(1)
@@ -237,9 +229,7 @@ def make_synthetic(
                 "format": kind,
                 "bytes": output.stat().st_size,
                 "market": synthetic.model_dump(),
-                "statistics": [
-                    {"name": s.name, "value": s.value, "low": s.low, "high": s.high, "ok": s.ok} for s in measured
-                ],
+                "statistics": [{**vars(s), "ok": s.ok} for s in measured],
             }
         )
         return
@@ -325,6 +315,17 @@ def _show_facts(data: MarketData, terminal) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in _facts(data).items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
+    terminal.show(table)
+
+
+def _show_checks(results: list[Check], data: MarketData, terminal) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, title=data.source, title_justify="left")
+    for column in ("", "check", "expected", "got"):
+        table.add_column(column, overflow="fold")
+    for check in results:
+        table.add_row("pass" if check.ok else "FAIL", check.name, check.expected, check.got)
     terminal.show(table)
 
 

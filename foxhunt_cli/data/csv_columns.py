@@ -91,7 +91,9 @@ def _with_numpy(stream: ByteStream, name: str, columns: list[Column], header: bo
             for line in lines
         ]
         try:
-            table = np.loadtxt(lines, dtype, delimiter=",", comments=None, usecols=[c.place for c in order], ndmin=1)
+            table = np.loadtxt(
+                lines, dtype, delimiter=",", comments=None, quotechar='"', usecols=[c.place for c in order], ndmin=1
+            )
         except (ValueError, IndexError) as error:
             raise DataError(f"{name}, lines {done + 1:,} to {done + len(lines):,}: {_first_line(error)}") from error
         done += len(lines)

@@ -259,7 +259,8 @@ def _csv_head(path: Path) -> tuple[list[str], list[list[str]]]:
     """Header and the first lines of a CSV file."""
     with ByteStream(path) as stream:
         text = bytes(stream.take(1 << 18)).decode("utf-8", errors="replace")
-    lines = [line.split(",") for line in text.splitlines()[: _SAMPLE_LINES + 1]]
+    text = text.removeprefix("\ufeff")
+    lines = [[field.strip('" ') for field in line.split(",")] for line in text.splitlines()[: _SAMPLE_LINES + 1]]
     if not lines or not lines[0]:
         raise DataError(f"{path.name}: the file is empty; expected a header line and snapshots")
     if len(text) == 1 << 18 and len(lines) <= _SAMPLE_LINES:

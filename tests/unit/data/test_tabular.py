@@ -161,3 +161,15 @@ def test_ragged_line_is_an_error(tmp_path, monkeypatch, arrow):
     path.write_text("\n".join(lines))
     with pytest.raises(DataError, match="es.csv"):
         load(path)
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+def test_quoted_fields_byte_order_mark_and_windows_line_ends(tmp_path, monkeypatch, arrow):
+    monkeypatch.setattr(csv_columns.importlib.util, "find_spec", lambda name: object() if arrow else None)
+    path = export(tmp_path / "es.csv", market(50), True)
+    plain = load(path)
+    quoted = "\r\n".join(
+        ",".join(f'"{f}"' if f else "" for f in line.split(",")) for line in path.read_text().splitlines()
+    )
+    path.write_bytes(b"\xef\xbb\xbf" + quoted.encode() + b"\r\n")
+    assert same_records(load(path), plain)
