@@ -27,10 +27,10 @@ def evaluate(
       foxhunt train --steps 2000 --name demo && foxhunt eval runs/demo
     """
     from foxhunt_cli.cli.console import Terminal
-    from foxhunt_cli.market.evaluate import evaluate_run
+    from foxhunt_cli.train.evaluate import evaluate_run
 
     terminal = Terminal()
-    evaluation = evaluate_run(run, device=device, console=terminal)
+    evaluation = evaluate_run(run, terminal, device=device)
     if json:
         terminal.json(evaluation.as_dict())
         return

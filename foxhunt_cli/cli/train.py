@@ -7,9 +7,13 @@ leaves the key to the files and defaults.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from foxhunt_cli.config.load import Setting
+    from foxhunt_cli.config.run import RunConfig
 
 # Parameter of the command -> (configuration key, the option as users write it).
 OPTIONS = {
@@ -27,6 +31,8 @@ OPTIONS = {
     "graph": ("graph", "--no-graph"),
     "latency_steps": ("latency_steps", "--latency-steps"),
     "log_every": ("log_every", "--log-every"),
+    "checkpoint_every": ("checkpoint_every", "--checkpoint-every"),
+    "keep": ("keep", "--keep"),
     "eval_every": ("eval_every", "--eval-every"),
     "market": ("synthetic.preset", "--market"),
     "symbol": ("data.symbol", "--symbol"),
@@ -65,6 +71,13 @@ def train(
     eval_every: Annotated[
         int | None, typer.Option("--eval-every", help="Steps between evaluations, 0 = never [2000].")
     ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option("--checkpoint-every", help="Steps between checkpoints, 0 = only at the end [1000].")
+    ] = None,
+    keep: Annotated[int | None, typer.Option("--keep", help="Checkpoints kept [3].")] = None,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN", help="Continue a run from its newest checkpoint.")
+    ] = None,
     market: Annotated[
         str | None, typer.Option("--market", help="Synthetic market: wavy, realistic or noise [wavy].")
     ] = None,
@@ -102,15 +115,28 @@ def train(
     """
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.cli.report import show_summary
-    from foxhunt_cli.config.load import Setting, load_config
+    from foxhunt_cli.config.load import Setting, load_config, parse_set
 
     given = {param: value for param, value in context.params.items() if value not in (None, [], ())}
     options = [Setting(key, given[param], option) for param, (key, option) in OPTIONS.items() if param in given]
-    run_config = load_config(config, seeds, sets or (), options)
+    if resume is not None:
+        run_config = _resumed(resume, config or seeds, [*map(parse_set, sets or ()), *options])
+    else:
+        run_config = load_config(config, seeds, sets or (), options)
 
     from foxhunt_cli.train.loop import train as run
 
     terminal = Terminal(quiet=quiet)
-    summary = run(run_config, terminal)
+    summary = run(run_config, terminal, resume)
     show_summary(summary, run_config, terminal)
     raise typer.Exit(summary.exit_status)
+
+
+def _resumed(run: Path, file: Path | None, settings: list[Setting]) -> RunConfig:
+    """The config of a run that goes on. Raises ConfigError where something else than its length was to change."""
+    from foxhunt_cli.config.load import ConfigError
+    from foxhunt_cli.train.resume import resumed_config
+
+    if file is not None:
+        raise ConfigError(f"{file}: a resumed run keeps its configuration; give --resume without --config and --seeds")
+    return resumed_config(run, settings)

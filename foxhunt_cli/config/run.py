@@ -92,6 +92,12 @@ class RunConfig(BaseModel):
     drain_every: int = Field(64, ge=1, le=4_096)
     """Iterations between two reads of the diagnostic ring from the device."""
 
+    checkpoint_every: int = Field(1_000, ge=0)
+    """Steps between two checkpoints; 0 = only at the end."""
+
+    keep: int = Field(3, ge=1)
+    """Checkpoints kept; older ones are removed."""
+
     eval_every: int = Field(2_000, ge=0)
     """Steps between two evaluations on the held-out range; 0 = never."""
 

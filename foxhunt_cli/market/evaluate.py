@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.market import baselines
 from foxhunt_cli.market.metrics import Play, summarise
-from foxhunt_cli.market.prepare import PreparedData, prepare_data
+from foxhunt_cli.market.prepare import prepare_data
 from foxhunt_cli.pipeline.iteration import following, playing
 
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
@@ -173,30 +172,3 @@ def _as_play(steps: dict[str, np.ndarray], fee_usd: float) -> Play:
         trade_excursion=steps["closed_excursion_usd"][closed].astype(np.float64),
         lots_traded=float(np.abs(steps["fill_lots"]).sum()),
     )
-
-
-def evaluate_run(run: Path, device: str = "auto", console: Any = None) -> Evaluation:
-    """Evaluate the newest checkpoint of ``run`` on its held-out range. Raises FileError, DataError or DeviceError."""
-    from foxhunt_cli.data.source import load_market_data
-    from foxhunt_cli.device.select import select
-    from foxhunt_cli.train import checkpoint, run_dir
-    from foxhunt_cli.train.engine import build_engine
-    from foxhunt_cli.train.prepare import prepare_training
-    from foxhunt_cli.train.split import split
-
-    manifest = run_dir.read_manifest(run)
-    config = RunConfig.model_validate(manifest["config"])
-    saved = checkpoint.load(checkpoint.latest(run))
-    selection = select(device, precision=config.precision, threads=config.cpu_threads)
-    if console is not None:
-        console.note(selection.line)
-    market = load_market_data(config.paths or None, config.data, config.synthetic)
-    if market.digest != manifest["data"]["digest"]:
-        raise DataError(f"{market.source}: not the data this run was trained on (digest differs); give the same file and options")
-    parts = split(market, config.holdout)
-    if parts.held_out is None:
-        raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")
-    data: PreparedData = prepare_training(selection.device, parts.train, config)
-    engine = build_engine(selection.device, config, data)
-    checkpoint.restore(engine, saved, ["params", "isv"])
-    return Evaluator(config, engine, parts.held_out, data.sigmas).all_policies()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import safetensors.numpy
 
 from foxhunt_cli.diag.writer import FileError
@@ -31,8 +32,11 @@ def state_names(engine: Engine) -> list[str]:
     return [*_VECTORS, *(n for n, row in table.items() if row.lifetime == "persistent" and n in engine.arrays)]
 
 
-def save(engine: Engine, folder: Path, step: int) -> Path:
-    """Write ``folder/step-N``, whole or not at all, and return it. Raises FileError."""
+def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seconds: float) -> Path:
+    """Write ``folder/step-N``, whole or not at all, and return it. Raises FileError.
+
+    totals, seconds: what the host has added up so far; a resumed run goes on from them.
+    """
     final = folder / f"step-{step:09d}"
     temporary = folder / f".{final.name}.{os.getpid()}"
     tensors = {name: np.ascontiguousarray(engine.device.download(engine.arrays[name])) for name in state_names(engine)}
@@ -44,7 +48,8 @@ def save(engine: Engine, folder: Path, step: int) -> Path:
             file.flush()
             os.fsync(file.fileno())
         digest = hashlib.sha256(payload).hexdigest()
-        write_json(temporary / "manifest.json", {"format": 1, "step": step, "layout": layout_hash(), "sha256": digest})
+        facts = {"format": 1, "step": step, "layout": layout_hash(), "sha256": digest}
+        write_json(temporary / "manifest.json", facts | {"totals": totals, "seconds": seconds})
         if final.exists():
             shutil.rmtree(final)
         temporary.rename(final)
@@ -52,6 +57,17 @@ def save(engine: Engine, folder: Path, step: int) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
         raise FileError(f"{final}: cannot be written: {error.strerror}; the previous checkpoint is intact") from error
     return final
+
+
+def progress(checkpoint: Path) -> dict[str, Any]:
+    """step, totals and seconds of a checkpoint that ``load`` has accepted."""
+    return orjson.loads((checkpoint / "manifest.json").read_bytes())
+
+
+def prune(folder: Path, keep: int) -> None:
+    """Remove all but the ``keep`` newest checkpoints."""
+    for old in sorted(folder.glob("step-*"))[:-keep]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def latest(run: Path) -> Path:
@@ -64,8 +80,6 @@ def latest(run: Path) -> Path:
 
 def load(checkpoint: Path) -> dict[str, np.ndarray]:
     """Arrays of a checkpoint by name. Raises FileError where it is torn, changed or of another layout."""
-    import orjson
-
     try:
         meta: dict[str, Any] = orjson.loads((checkpoint / "manifest.json").read_bytes())
         payload = (checkpoint / STATE).read_bytes()

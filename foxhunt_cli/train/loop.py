@@ -8,29 +8,31 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from foxhunt_cli.config.run import RunConfig
-from foxhunt_cli.data.report import CleaningReport
-from foxhunt_cli.data.source import load_market_data
-from foxhunt_cli.device.select import select
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.diag.fields import live_slots, record
 from foxhunt_cli.diag.writer import RunLogWriter
 from foxhunt_cli.isv.seeds import preset_seeds
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.market.evaluate import Evaluation, Evaluator
 from foxhunt_cli.train import checkpoint, run_dir
-from foxhunt_cli.train.compile_bar import compile_bar
-from foxhunt_cli.train.engine import Engine, build_engine, compile_run
-from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.engine import Engine
+from foxhunt_cli.train.lock import lock_run
 from foxhunt_cli.train.progress import Progress
+from foxhunt_cli.train.resume import cut_log, newest_sound
 from foxhunt_cli.train.signals import StopRequest
-from foxhunt_cli.train.split import Split, split
+from foxhunt_cli.train.workspace import open_workspace
 
 if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
+
+_LOOK_EVERY_S = 0.5  # how long the device is left alone at most
+# Sums over the run, by the slot whose iterations they add up.
+_TOTALS = {"pnl_usd": "PNL_STEP_USD", "fees_usd": "FEES_STEP_USD", "trades": "TRADES_CLOSED", "wins": "WINS"}
 
 
 class NumericFault(RuntimeError):
@@ -56,11 +58,14 @@ class Run:
     engine: Engine
     evaluator: Evaluator | None
     path: Path
+    lock: IO[str]
     log: RunLogWriter
     manifest: dict[str, Any]
     iterations: int = 0
-    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("pnl_usd", "fees_usd", "trades", "wins"), 0.0))
+    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TOTALS, 0.0))
     seconds: float = 0.0
+    session_seconds: float = 0.0
+    started_at: int = 0
 
     @property
     def step(self) -> int:
@@ -68,93 +73,94 @@ class Run:
         return self.iterations * self.config.rollout
 
 
-def train(config: RunConfig, terminal: Terminal) -> RunSummary:
-    """Train a new run from ``config`` and return how it ended. Raises what the CLI maps to exit statuses."""
-    run = _start(config, terminal)
-    with run.log, StopRequest() as stop:
+def train(config: RunConfig, terminal: Terminal, resume: Path | None = None) -> RunSummary:
+    """Train a new run, or continue ``resume``, and return how it ended. Raises what the CLI maps to exit statuses."""
+    run = _continue(resume, config, terminal) if resume is not None else _start(config, terminal)
+    with run.lock, run.log, StopRequest() as stop:
         _loop(run, stop)
-        status = stop.exit_status
-        return _finish(run, status)
+        return _finish(run, stop.exit_status)
 
 
 def _start(config: RunConfig, terminal: Terminal) -> Run:
-    selection = select(config.device, precision=config.precision, threads=config.cpu_threads)
-    terminal.note(selection.line)
-    device = selection.device
-    market = load_market_data(config.paths or None, config.data, config.synthetic)
-    terminal.note(f"data: {market.source}")
-    for line in _report_lines(market.report):
-        terminal.note(f"data: {line}")
-    parts = split(market, config.holdout)
-    with compile_bar(terminal) as progress:
-        compile_run(device, config, progress)
-    data = prepare_training(device, parts.train, config)
-    for line in data.notes:
-        terminal.note(f"data: {line}")
-    engine = build_engine(device, config, data)
-    evaluator = _evaluator(config, engine, parts, data.sigmas)
+    work = open_workspace(config, terminal)
     path = run_dir.create(config)
-    manifest = run_dir.manifest(config, device.describe(), _data_facts(market, parts), preset_seeds("foxhunt") | config.isv)
+    lock = lock_run(path)
+    seeds = preset_seeds("foxhunt") | config.isv
+    manifest = run_dir.manifest(config, work.engine.device.describe(), work.data_facts(), seeds)
     run_dir.write_json(path / run_dir.MANIFEST, manifest)
     terminal.note(f"run: {path}")
-    return Run(config, terminal, engine, evaluator, path, RunLogWriter(path / run_dir.RUN_LOG), manifest)
+    log = RunLogWriter(path / run_dir.RUN_LOG)
+    return Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest)
 
 
-def _report_lines(report: CleaningReport) -> list[str]:
-    """What the cleaning stage found, one line a reason."""
-    found = [
-        f"{f.count:,} {f.reason} ({'dropped' if f.dropped else 'kept'}; first: record {f.first_record:,} {f.example})".rstrip()
-        for f in report.findings
-    ]
-    return [*found, *report.warnings]
-
-
-def _data_facts(market: Any, parts: Split) -> dict[str, Any]:
-    return {
-        "source": market.source,
-        "digest": market.digest,
-        "snapshots": len(market.records),
-        "train_snapshots": len(parts.train.records),
-        "held_out_snapshots": len(parts.held_out.records) if parts.held_out else 0,
-        "purge_snapshots": parts.purge,
-        "reference_ticks": market.reference_ticks,
-        "instrument": market.instrument.model_dump(mode="json"),
-    }
-
-
-def _evaluator(config: RunConfig, engine: Engine, parts: Split, sigmas: np.ndarray) -> Evaluator | None:
-    return Evaluator(config, engine, parts.held_out, sigmas) if parts.held_out is not None else None
+def _continue(path: Path, config: RunConfig, terminal: Terminal) -> Run:
+    manifest = run_dir.read_manifest(path)
+    lock = lock_run(path)
+    folder, saved, refused = newest_sound(path)
+    for line in refused:
+        terminal.note(f"resume: {line}")
+    work = open_workspace(config, terminal)
+    if work.market.digest != manifest["data"]["digest"]:
+        raise DataError(f"{work.market.source}: not the data this run was trained on (digest differs)")
+    if run_dir.kernel_hash() != manifest["kernel_hash"]:
+        terminal.note("resume: the kernels have changed since the run began: it will not be bit-identical")
+    checkpoint.restore(work.engine, saved)
+    work.engine.drained = int(saved["diag_head"][0])
+    progress = checkpoint.progress(folder)
+    cut_log(path / run_dir.RUN_LOG, progress["step"])
+    terminal.note(f"resume: {path} from step {progress['step']:,}")
+    done = progress["step"] // config.rollout
+    manifest |= {"config": config.model_dump(mode="json"), "status": "running"}
+    run_dir.write_json(path / run_dir.MANIFEST, manifest)
+    log = RunLogWriter(path / run_dir.RUN_LOG)
+    run = Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest, done, progress["totals"])
+    run.seconds, run.started_at = progress["seconds"], done
+    return run
 
 
 def _loop(run: Run, stop: StopRequest) -> None:
     config = run.config
-    eval_every = -(-config.eval_every // config.rollout) if config.eval_every else 0
+    eval_every, save_every = (-(-n // config.rollout) for n in (config.eval_every, config.checkpoint_every))
     live = live_slots(run.engine.kernels)
     with Progress(run.terminal, config.iterations * config.rollout) as progress:
         while run.iterations < config.iterations and not stop.requested:
-            count = _until_pause(run, eval_every)
+            count = _until_pause(run, (eval_every, save_every))
             started = time.perf_counter()
             for _ in range(count):
                 run.engine.iterate()
             drained = run.engine.drain()
             elapsed = time.perf_counter() - started
             run.seconds += elapsed
+            run.session_seconds += elapsed
             _log(run, drained, live, elapsed, progress)
             _stop_on_fault(run)
-            if eval_every and run.evaluator and run.iterations % eval_every == 0 and run.iterations < config.iterations:
-                _evaluate(run)
+            if run.iterations < config.iterations and not stop.requested:
+                _at_milestones(run, eval_every, save_every)
 
 
-def _until_pause(run: Run, eval_every: int) -> int:
-    """Iterations until the host must look again: a drain, an evaluation or the end; few on a terminal or a slow device."""
-    left = run.config.iterations - run.iterations
-    count = min(run.config.drain_every, left)
-    if run.iterations:
-        per_iteration = run.seconds / run.iterations
-        count = min(count, max(1, int(0.5 / max(per_iteration, 1e-9))))
-    else:
-        count = 1
-    return min(count, eval_every - run.iterations % eval_every) if eval_every else count
+def _until_pause(run: Run, milestones: tuple[int, ...]) -> int:
+    """Iterations until the host must look again: half a second, a drain, a milestone or the end."""
+    done = run.iterations - run.started_at
+    count = min(run.config.drain_every, run.config.iterations - run.iterations)
+    per_iteration = run.session_seconds / done if done else float("inf")
+    count = min(count, max(1, int(_LOOK_EVERY_S / per_iteration)))
+    for every in milestones:
+        if every:
+            count = min(count, every - run.iterations % every)
+    return count
+
+
+def _at_milestones(run: Run, eval_every: int, save_every: int) -> None:
+    if save_every and run.iterations % save_every == 0:
+        _save(run)
+    if eval_every and run.evaluator and run.iterations % eval_every == 0:
+        _evaluate(run)
+
+
+def _save(run: Run) -> Path:
+    folder = checkpoint.save(run.engine, run.path / "checkpoints", run.step, run.totals, run.seconds)
+    checkpoint.prune(run.path / "checkpoints", run.config.keep)
+    return folder
 
 
 def _log(run: Run, drained: np.ndarray, live: Any, elapsed: float, progress: Progress) -> None:
@@ -167,7 +173,7 @@ def _log(run: Run, drained: np.ndarray, live: Any, elapsed: float, progress: Pro
         extra = {"step": 0, "iteration": run.iterations, "time": round(now, 3), "perf.env_steps_per_s": round(rate, 1)}
         extra["perf.step_us"] = round(elapsed / count / config.rollout * 1e6, 2)
         records.append(record(isv, live, extra))
-    for key, slot in (("pnl_usd", "PNL_STEP_USD"), ("fees_usd", "FEES_STEP_USD"), ("trades", "TRADES_CLOSED"), ("wins", "WINS")):
+    for key, slot in _TOTALS.items():
         run.totals[key] += float(drained[:, number(slot)].sum(dtype=np.float64))
     run.log.write(r for r in records if r["iteration"] % config.log_every == 0 or r["iteration"] == config.iterations)
     progress.update(records[-1], float(drained[:, number("PNL_STEP_USD")].sum()), rate)
@@ -197,7 +203,7 @@ def _evaluate(run: Run) -> Evaluation:
 
 
 def _finish(run: Run, status: int) -> RunSummary:
-    folder = checkpoint.save(run.engine, run.path / "checkpoints", run.step)
+    folder = _save(run)
     evaluation = None
     if status == 0 and run.evaluator is not None:
         evaluation = run.evaluator.all_policies()

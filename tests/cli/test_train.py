@@ -140,3 +140,60 @@ def test_a_damaged_checkpoint_is_refused(trained: Path) -> None:
     state.write_bytes(blob)
     done = foxhunt("eval", "runs/torn", "--device", "cpu", cwd=trained)
     assert done.returncode == 6 and "digest" in done.stderr and "Traceback" not in done.stderr
+
+
+def killed_midway(folder: Path, name: str, after_step: int, steps: int = 160) -> Path:
+    """Start a run and kill it with SIGKILL once its log has passed ``after_step``."""
+    command = [sys.executable, "-m", "foxhunt_cli.cli", "train", *SMALL, "--steps", str(steps), "--name", name]
+    process = subprocess.Popen([*command, "--checkpoint-every", "16"], cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    log = folder / "runs" / name / "run.jsonl"
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        saved = list((folder / "runs" / name / "checkpoints").glob("step-*"))
+        if saved and log.exists() and log.read_bytes().count(b"\n") * 8 >= after_step:
+            break
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    return folder / "runs" / name
+
+
+@pytest.mark.parametrize("after_step", [16, 56, 104])
+def test_killed_and_resumed_equals_uninterrupted(trained: Path, after_step: int) -> None:
+    whole = trained / "runs" / "whole"
+    if not whole.exists():
+        done = foxhunt("train", *SMALL, "--steps", "160", "--checkpoint-every", "16", "--name", "whole", cwd=trained)
+        assert done.returncode == 0, done.stderr
+    run = killed_midway(trained, f"killed{after_step}", after_step)
+    done = foxhunt("train", "--resume", f"runs/{run.name}", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert lines(run) == lines(whole)
+    state = "checkpoints/step-000000160/state.safetensors"
+    assert (run / state).read_bytes() == (whole / state).read_bytes()
+
+
+def test_resume_with_more_steps_goes_on_and_other_changes_are_refused(trained: Path) -> None:
+    foxhunt("train", *SMALL, "--name", "longer", cwd=trained)
+    done = foxhunt("train", "--resume", "runs/longer", "--steps", "96", cwd=trained)
+    assert done.returncode == 0, done.stderr
+    assert [record["step"] for record in lines(trained / "runs/longer")] == list(range(8, 97, 8))
+    refused = foxhunt("train", "--resume", "runs/longer", "-b", "8", cwd=trained)
+    assert refused.returncode == 2 and "--batch" in refused.stderr and "batch = 4" in refused.stderr
+
+
+def test_resume_falls_back_to_the_previous_sound_checkpoint(trained: Path) -> None:
+    foxhunt("train", *SMALL, "--checkpoint-every", "16", "--name", "fallback", cwd=trained)
+    state = trained / "runs/fallback/checkpoints/step-000000064/state.safetensors"
+    state.write_bytes(state.read_bytes()[:1000])
+    done = foxhunt("train", "--resume", "runs/fallback", cwd=trained)
+    assert done.returncode == 0 and "from step 48" in done.stderr and "digest" in done.stderr
+    assert lines(trained / "runs/fallback") == lines(trained / "runs/one")
+
+
+def test_two_trainers_in_one_run_are_refused(trained: Path) -> None:
+    import fcntl
+
+    with (trained / "runs/one/lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = foxhunt("train", "--resume", "runs/one", "--steps", "128", cwd=trained)
+    assert done.returncode == 6 and "another process" in done.stderr

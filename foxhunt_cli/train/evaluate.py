@@ -1,0 +1,31 @@
+"""Evaluating a finished or stopped run from its newest checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.data.errors import DataError
+from foxhunt_cli.market.evaluate import Evaluation
+from foxhunt_cli.train import checkpoint, run_dir
+from foxhunt_cli.train.workspace import open_workspace
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
+
+
+def evaluate_run(run: Path, terminal: Terminal, device: str = "auto") -> Evaluation:
+    """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError."""
+    manifest = run_dir.read_manifest(run)
+    config = RunConfig.model_validate(manifest["config"] | {"device": device})
+    saved = checkpoint.load(checkpoint.latest(run))
+    work = open_workspace(config, terminal)
+    if work.market.digest != manifest["data"]["digest"]:
+        raise DataError(
+            f"{work.market.source}: not the data this run was trained on (digest differs); restore the same file"
+        )
+    if work.evaluator is None:
+        raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")
+    checkpoint.restore(work.engine, saved, ["params", "isv"])
+    return work.evaluator.all_policies()

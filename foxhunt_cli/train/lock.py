@@ -1,0 +1,24 @@
+"""One trainer a run directory: an advisory lock that the system drops when its process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+from foxhunt_cli.diag.writer import FileError
+
+
+def lock_run(run: Path) -> IO[str]:
+    """Hold ``run/lock`` while the returned file is open. Raises FileError where another process holds it."""
+    path = run / "lock"
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise FileError(f"{run}: another process is training in this run; wait for it or choose another --name") from None
+    return file

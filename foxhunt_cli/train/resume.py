@@ -1,0 +1,67 @@
+"""Continuing a run from its newest sound checkpoint, bit for bit as if it had never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from foxhunt_cli.config.load import ConfigError, Setting
+from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.diag.writer import FileError
+from foxhunt_cli.train import checkpoint, run_dir
+
+CHANGEABLE = ("steps", "log_every")
+
+
+def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
+    """The run's own config, with ``steps`` and ``log_every`` as given now. Raises ConfigError on any other change."""
+    config: dict[str, Any] = run_dir.read_manifest(run)["config"]
+    before = RunConfig.model_validate(config)
+    for setting in settings:
+        if setting.value is None:
+            continue
+        if setting.key in CHANGEABLE:
+            config[setting.key] = setting.value
+        elif _value(before, setting.key) != setting.value:
+            allowed = " and ".join(CHANGEABLE)
+            raise ConfigError(
+                f"{setting.origin}: a resumed run keeps its configuration ({setting.key} = "
+                f"{_value(before, setting.key)!r}); only {allowed} may change: start a new run instead"
+            )
+    return RunConfig.model_validate(config)
+
+
+def _value(config: RunConfig, key: str) -> Any:
+    node: Any = config
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, dict) else getattr(node, part, None)
+    return node
+
+
+def newest_sound(run: Path) -> tuple[Path, dict[str, Any], list[str]]:
+    """Newest checkpoint that passes its digest, its arrays, and what was wrong with newer ones. Raises FileError."""
+    refused: list[str] = []
+    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
+        try:
+            return folder, checkpoint.load(folder), refused
+        except FileError as error:
+            refused.append(str(error))
+    detail = f" ({refused[0]})" if refused else ""
+    raise FileError(f"{run}: no sound checkpoint to resume from{detail}; start a new run")
+
+
+def cut_log(path: Path, step: int) -> None:
+    """Drop what ``path`` holds beyond ``step``, a torn last line included. Raises FileError."""
+    try:
+        with path.open("rb+") as file:
+            keep = 0
+            for line in file:
+                if not line.endswith(b"\n") or orjson.loads(line)["step"] > step:
+                    break
+                keep += len(line)
+            file.truncate(keep)
+    except (OSError, orjson.JSONDecodeError, KeyError) as error:
+        raise FileError(f"{path}: cannot be continued: {error}; start a new run") from None
