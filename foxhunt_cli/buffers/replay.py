@@ -1,4 +1,4 @@
-"""Buffers of the replay: the store, its tree, the pending moments, a sampled batch.
+"""Buffers of the replay: the store, its tree, pending moments, a sampled batch, hindsight.
 
 C = capacity (a power of two), R = rows of a replay batch.
 """
@@ -67,4 +67,62 @@ _SAMPLE = (
     Buffer("next_class", "P, N_ACTIONS", "int8", "iteration", "class", "class after each action from each class"),
 )
 
-ROWS = (*_STORE, *_PUSH, *_SAMPLE)
+
+def _trade(name: str, dtype: str, unit: str, meaning: str, width: str = "") -> Buffer:
+    return Buffer(f"her_{name}", "B" + width, dtype, "persistent", unit, meaning)
+
+
+def _event(name: str, dtype: str, unit: str, meaning: str) -> Buffer:
+    return Buffer(name, "T, B", dtype, "iteration", unit, meaning)
+
+
+def _closed(name: str, dtype: str, unit: str, meaning: str, width: str = "") -> Buffer:
+    return Buffer(f"closed_{name}", "B, 8" + width, dtype, "persistent", unit, meaning)
+
+
+def _candidate(name: str, dtype: str, unit: str, meaning: str) -> Buffer:
+    return Buffer(name, "2, T, B", dtype, "iteration", unit, meaning)
+
+
+_HINDSIGHT = (
+    _trade("mid_ring", "float32", "ticks", "mids of the open trade; from the 512th on the last place", ", 512"),
+    _trade("mids", "int32", "steps", "mids seen of the open trade; 0 = none open"),
+    _trade("entry", "float32", "ticks", "mid of the trade's first step"),
+    _trade("peak", "float32", "ticks", "best mid: maximum of a long, minimum of a short"),
+    _trade("side", "int32", "-1/1", "side of the trade"),
+    _trade("lots", "int32", "lots", "its largest |position|"),
+    _trade("peak_birth", "uint32", "steps", "clock of the peak"),
+    _trade("peak_slot", "uint32", "slot", "replay slot of the peak's moment; 2^32 - 1 = none known"),
+    _trade("peak_h", "float32", "1", "critic features at the peak, of earlier iterations", ", HIDDEN_DIM"),
+    _event("event", "uint8", "0/1", "a trade closed at step t"),
+    _event("event_entry", "float32", "ticks", "its first mid"),
+    _event("event_peak", "float32", "ticks", "its best mid"),
+    _event("event_side", "int32", "-1/1", "its side"),
+    _event("event_lots", "int32", "lots", "its largest |position|"),
+    _event("event_pnl", "float32", "USD", "its net PnL"),
+    _event("event_peak_birth", "uint32", "steps", "clock of its peak"),
+    _event("event_peak_slot", "uint32", "slot", "replay slot of the peak's moment"),
+    _closed("valid", "uint8", "0/1", "the entry waits for its lookahead"),
+    _closed("entry", "float32", "ticks", "first mid of the trade"),
+    _closed("birth", "uint32", "steps", "clock of the close"),
+    _closed("side", "int32", "-1/1", "side of the trade"),
+    _closed("lots", "int32", "lots", "its largest |position|"),
+    _closed("pnl", "float32", "USD", "its net PnL"),
+    _closed("slot", "uint32", "slot", "replay slot of the moment of the close"),
+    _closed("held", "int32", "lots", "position before the close"),
+    _closed("after", "int32", "lots", "position after it"),
+    _closed("action", "int8", "action", "action executed at the close"),
+    _closed("h", "float32", "1", "critic features at the close", ", HIDDEN_DIM"),
+    Buffer("closed_next", "B", "uint32", "persistent", "place", "place of the next close in the row's ring"),
+    _candidate("candidate_fire", "uint8", "code", "0 no, 1 fires, 2 fires but its moment is lost"),
+    _candidate("candidate_usd", "float32", "USD", "PnL that labels 0 and 1 assert"),
+    _candidate("candidate_birth", "uint32", "steps", "clock of the moment"),
+    _candidate("candidate_slot", "uint32", "slot", "slot to copy; 2^32 - 1 = build from encodings"),
+    _candidate("candidate_n", "int32", "steps", "length of the window"),
+    _candidate("candidate_lots", "int8", "lots", "signed position at the moment"),
+    _candidate("candidate_action", "int8", "action", "action of the transition"),
+    _candidate("candidate_state", "int32", "state", "state of h in this iteration; negative = stored"),
+    _candidate("injected_at", "int32", "1", "number of the injection; -1 = none"),
+)
+
+ROWS = (*_STORE, *_PUSH, *_SAMPLE, *_HINDSIGHT)

@@ -1,0 +1,60 @@
+// What hindsight has to remember of every row's open trade, step by step; and the record of each close.
+#include "env/book.cuh"
+#include "hindsight/hindsight.cuh"
+#include "replay/replay.cuh"
+
+// rl_hindsight_track: mids, peak and size of the open trade; an event record where a trade closed.
+// launch: threads B, block 64
+// updates: her_mid_ring, her_mids, her_entry, her_peak, her_side, her_lots, her_peak_birth
+// updates: her_peak_slot, closed_valid
+// One thread a row, after the fill of step t, on the mid and position of the new book (snapshot cursor + t + 1, birth
+// clock + t + 1). A row without a position: her_mids 0. First step of a trade: side, entry = peak = mid. Then
+// her_mid_ring[min(her_mids, 511)] = mid; a new maximum (long) or minimum (short) is the peak. closed [T,B]: the
+// record of slice t is written from the state before this book, then a reversal begins its trade in the same step.
+// new_episode [B] at t = 0: no trade is open, closed trades are forgotten (no lookahead crosses an episode).
+// Records [T,B]: event 0/1, event_entry, event_peak (ticks), event_side, event_lots (largest), event_pnl (USD),
+// event_peak_birth, event_peak_slot. closed_trade_pnl_usd [T,B]. The clock has not been advanced by the push yet.
+extern "C" __global__ void rl_hindsight_track(
+    const int* cursor, const float* bid_px, const float* ask_px, const unsigned char* new_episode,
+    const int* position_after, const unsigned char* closed, const float* closed_trade_pnl_usd,
+    const unsigned int* replay_state, float* her_mid_ring, int* her_mids, float* her_entry, float* her_peak,
+    int* her_side, int* her_lots, unsigned int* her_peak_birth, unsigned int* her_peak_slot,
+    unsigned char* closed_valid, unsigned char* event, float* event_entry, float* event_peak, int* event_side,
+    int* event_lots, float* event_pnl, unsigned int* event_peak_birth, unsigned int* event_peak_slot, int t, int B) {
+    int b = blockIdx.x * blockDim.x + threadIdx.x;
+    if (b >= B) return;
+    long long at = (long long)t * B + b;
+    int mids = her_mids[b], position = position_after[at];
+    if (t == 0 && new_episode[b]) {
+        mids = 0;
+        for (int j = 0; j < CLOSED_RING; ++j) closed_valid[(long long)b * CLOSED_RING + j] = 0;
+    }
+    bool ends = closed[at] != 0 && mids > 0;
+    event[at] = ends;
+    event_entry[at] = her_entry[b];
+    event_peak[at] = her_peak[b];
+    event_side[at] = her_side[b];
+    event_lots[at] = her_lots[b];
+    event_pnl[at] = closed_trade_pnl_usd[at];
+    event_peak_birth[at] = her_peak_birth[b];
+    event_peak_slot[at] = her_peak_slot[b];
+    if (closed[at] || position == 0) mids = 0;
+    if (position != 0) {
+        float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
+        int side = position > 0 ? 1 : -1, size = position * side;
+        if (mids == 0) {
+            her_side[b] = side;
+            her_entry[b] = mid;
+            her_lots[b] = size;
+        }
+        her_mid_ring[(long long)b * MID_RING + (mids < MID_RING ? mids : MID_RING - 1)] = mid;
+        if (mids == 0 || (float)side * mid > (float)side * her_peak[b]) {
+            her_peak[b] = mid;
+            her_peak_birth[b] = replay_state[REPLAY_CLOCK] + (unsigned int)t + 1u;
+            her_peak_slot[b] = NO_SLOT;
+        }
+        if (size > her_lots[b]) her_lots[b] = size;
+        mids += 1;
+    }
+    her_mids[b] = mids;
+}

@@ -1,0 +1,33 @@
+"""Steps of bidirectional hindsight: watching trades, judging closed ones, adding transitions to the replay.
+
+``track(t)`` belongs to environment step ``t``, behind the account; ``inject()`` behind ``per.push()`` and before
+``per.tree_of_pushed()``. The label is slot HINDSIGHT_LABEL; a run without hindsight has none of these steps.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.pipeline.stage import Stage, Step, at
+
+DIRECTIONS = ("both", "backward", "forward", "off")
+LABELS = {"close": 0, "peak": 1, "path": 2}
+"""``--hindsight`` to slot HINDSIGHT_LABEL; "none" has no steps."""
+
+
+def track(t: int) -> list[Step]:
+    """Mids, peak and records of environment step ``t``, on the book behind its fill."""
+    return [Stage("rl_hindsight_track", at(t))]
+
+
+def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
+    """Backward and forward candidates of the iteration, their slots, their copies, what is kept for later."""
+    if directions == "off":
+        return []
+    backward, forward = (str(int(directions in ("both", one))) for one in ("backward", "forward"))
+    return [
+        Stage("rl_hindsight_note"),
+        Stage("rl_hindsight_peak", {"enabled": backward}),
+        Stage("rl_hindsight_forward", {"enabled": forward}),
+        Stage("rl_hindsight_inject"),
+        Stage("rl_hindsight_copy", {"h": features}),
+        Stage("rl_hindsight_keep", {"h": features}),
+    ]
