@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
-from foxhunt_cli.device.cpu_source import KernelUnit
+from foxhunt_cli.device.cpu_source import KernelUnit, include_closure
 
 RUNTIME_DIR = Path(__file__).parent / "cpu_runtime"
-SHIM = ("abi.h", "cuda_on_cpu.h", "cuda_math.h")
-RUNTIME = ("abi.h", "text.h", "order.h", "context.h", "block.h", "pool.h", "runtime.cpp")
+SHIM = RUNTIME_DIR / "cuda_on_cpu.h"
+RUNTIME = RUNTIME_DIR / "runtime.cpp"
 
 # Results are the same bits in every build: no contraction, no reassociation. What is relaxed (errno, traps) cannot
 # change a value.
@@ -144,30 +144,31 @@ class Target:
 
 
 class Builder:
-    """Builds libraries into a cache that processes may share. Holds no state but its choices."""
+    """Builds libraries into a cache that processes may share."""
 
     def __init__(self, options: BuildOptions, cache_dir: Path | None = None, jobs: int | None = None) -> None:
         self.options = options
         self.cache_dir = cache_dir or default_cache_dir()
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.compiler = find_compiler()
+        self._shim = {SHIM: SHIM.read_text(), **include_closure(SHIM, RUNTIME_DIR)}
 
     def runtime(self) -> Target:
         """The runtime library."""
-        sources = [(RUNTIME_DIR / name).read_text() for name in RUNTIME]
-        return self._target("runtime", sources[-1], sources, self.options.runtime_flags(), (RUNTIME_DIR,))
+        covered = include_closure(RUNTIME, RUNTIME_DIR)
+        return self._target("runtime", RUNTIME.read_text(), covered, self.options.runtime_flags(), (RUNTIME_DIR,))
 
     def kernels(self, unit: KernelUnit) -> Target:
         """The library of one kernel file."""
-        covered = [(RUNTIME_DIR / name).read_text() for name in SHIM]
-        covered += [f"{path}\0{text}" for path, text in sorted(unit.headers.items())]
+        covered = {**self._shim, **unit.headers}
         return self._target(unit.file.stem, unit.text(), covered, self.options.kernel_flags(), (RUNTIME_DIR, unit.root))
 
     def _target(
-        self, label: str, text: str, covered: list[str], flags: tuple[str, ...], includes: tuple[Path, ...]
+        self, label: str, text: str, covered: dict[Path, str], flags: tuple[str, ...], includes: tuple[Path, ...]
     ) -> Target:
         flags = (*flags, self._native_flag(), *self._link_flags())
-        parts = [text, *covered, *flags, *self.compiler.command, self.compiler.version, cpu_identity()]
+        parts = [text, *flags, *self.compiler.command, self.compiler.version, cpu_identity()]
+        parts += [part for path in sorted(covered) for part in (str(path), covered[path])]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
         return Target(label, text, flags, includes, self.cache_dir / f"{label}-{key}.so")
 

@@ -27,7 +27,7 @@ _SLOT = {
     "int64": "<q",
     "uint64": "<Q",
 }
-_LAUNCH, _FILL, _COPY = 0, 1, 2  # fh_op_kind of abi.h
+_LAUNCH, _FILL, _COPY, _ADD_FLOAT, _ADD_DOUBLE = range(5)  # fh_op_kind of abi.h
 
 
 class _Op(ctypes.Structure):
@@ -44,6 +44,8 @@ class _Op(ctypes.Structure):
         ("dst", ctypes.c_void_p),
         ("src", ctypes.c_void_p),
         ("bytes", ctypes.c_ulonglong),
+        ("rows", ctypes.c_longlong),
+        ("dst_stride", ctypes.c_longlong),
         ("name", ctypes.c_char_p),
         ("file", ctypes.c_char_p),
         ("cost_ns", ctypes.c_double),
@@ -84,10 +86,8 @@ class CpuPlan:
         for index, operation in enumerate(operations):
             if isinstance(operation, Product):
                 self._end_run(first, index)
-                step = self._product(operation)
-                self._steps.append(step)
-                self._eager.append(step)
-                first = index + 1
+                first = index + (0 if operation.accumulate else 1)  # the addition is native
+                self._product(operation, index)
             else:
                 self._ops[index] = self._record(operation)
                 self._eager.append(self._native(index, 1))
@@ -163,21 +163,31 @@ class CpuPlan:
             file=file,
         )
 
-    def _product(self, product: Product) -> Callable[[], None]:
+    def _product(self, product: Product, index: int) -> None:
+        """Adds the steps of a product: numpy's multiplication and, to accumulate, a native addition."""
         a = product.a.T if product.trans_a else product.a
         b = product.b.T if product.trans_b else product.b
         out = product.out
         _check_product(a, b, product)
-        if not product.accumulate:
-            return lambda: np.matmul(a, b, out=out)
-        key = (out.shape, out.dtype)
-        partial = self._scratch.setdefault(key, np.empty(out.shape, out.dtype))
+        target = out
+        if product.accumulate:
+            target = self._scratch.setdefault((out.shape, out.dtype), np.empty(out.shape, out.dtype))
+            self._ops[index] = _Op(
+                kind=_ADD_FLOAT if out.dtype == np.float32 else _ADD_DOUBLE,
+                dst=address(out),
+                src=address(target),
+                bytes=out.shape[1] * out.itemsize,
+                rows=out.shape[0],
+                dst_stride=out.strides[0],
+            )
 
-        def accumulate() -> None:
-            np.matmul(a, b, out=partial)
-            np.add(out, partial, out=out)
+        def multiply() -> None:
+            np.matmul(a, b, out=target)
 
-        return accumulate
+        self._steps.append(multiply)
+        self._eager.append(multiply)
+        if product.accumulate:
+            self._eager.append(self._native(index, 1))
 
 
 def address(array: np.ndarray) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from foxhunt_cli.device.base import CompileError, DeviceError
@@ -57,16 +57,7 @@ class KernelUnit:
     @cached_property
     def headers(self) -> dict[Path, str]:
         """Every file this one includes, directly or not, by path. What the cache key must cover."""
-        found: dict[Path, str] = {}
-        waiting = [(self.file, self.body)]
-        while waiting:
-            origin, text = waiting.pop()
-            for name in _INCLUDE.findall(text):
-                for path in (origin.parent / name, self.root / name):
-                    if path.is_file() and path.resolve() not in found:
-                        found[path.resolve()] = content = path.read_text()
-                        waiting.append((path, content))
-                        break
+        found = include_closure(self.file, self.root)
         for path, text in found.items():
             if _DYNAMIC_SHARED.search(blank(text)):
                 raise CompileError(
@@ -118,6 +109,21 @@ class KernelUnit:
         )
 
 
+def include_closure(file: Path, root: Path) -> dict[Path, str]:
+    """Text of every file that ``file`` includes by quotes, directly or not. Names are relative to the includer or
+    to ``root``; what is found in neither place is left to the compiler to report."""
+    found: dict[Path, str] = {}
+    waiting = [(file, file.read_text())]
+    while waiting:
+        origin, text = waiting.pop()
+        for name in _INCLUDE.findall(text):
+            path = next((p.resolve() for p in (origin.parent / name, root / name) if p.is_file()), None)
+            if path and path not in found:
+                found[path] = path.read_text()
+                waiting.append((path, found[path]))
+    return found
+
+
 def _dynamic_pointer(match: re.Match[str]) -> str:
     """A pointer declaration of as many lines as the array declaration it replaces."""
     return f"{match[1]}* const {match[2]} = ({match[1]}*)fh_dynamic_shared;" + "\n" * match[0].count("\n")
@@ -125,7 +131,7 @@ def _dynamic_pointer(match: re.Match[str]) -> str:
 
 def blank(text: str) -> str:
     """``text`` with comments and string contents as spaces, every other character where it was."""
-    return _COMMENT_OR_STRING.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+    return _COMMENT_OR_STRING.sub(lambda m: "\n".join(" " * len(line) for line in m[0].split("\n")), text)
 
 
 def matching(code: str, start: int) -> int:
@@ -150,7 +156,7 @@ def plain_kernels(texts: Iterable[str], kernels: Sequence[str]) -> frozenset[str
     bodies: dict[str, list[str]] = {}
     suspect = False
     for text in texts:
-        found, rest = _definitions(blank(text))
+        found, rest = _definitions(text)
         suspect = suspect or bool(_MEETS.search(rest))
         for name, body in found:
             bodies.setdefault(name, []).append(body)
@@ -174,8 +180,10 @@ def _is_plain(kernel: str, bodies: dict[str, list[str]]) -> bool:
     return True
 
 
-def _definitions(code: str) -> tuple[list[tuple[str, str]], str]:
-    """(name, body) of every macro and function of ``code``, and what remains of it without them."""
+@lru_cache(maxsize=256)  # headers are seen again with every file that includes them
+def _definitions(text: str) -> tuple[list[tuple[str, str]], str]:
+    """(name, body) of every macro and function of ``text``, and what remains of its code without them."""
+    code = blank(text)
     found = [(m[1], m[2]) for m in _DEFINE.finditer(code)]
     code = _DEFINE.sub("", code)
     rest = []

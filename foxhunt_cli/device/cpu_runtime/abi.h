@@ -15,7 +15,7 @@ typedef void fh_plain_fn(const void* args, int first_block, int last_block, int 
 // Kernels with barriers: one thread, started on a fiber of the runtime, which has set threadIdx and blockIdx.
 typedef void fh_thread_fn(const void* args);
 
-enum fh_op_kind { FH_LAUNCH = 0, FH_FILL = 1, FH_COPY = 2 };
+enum fh_op_kind { FH_LAUNCH = 0, FH_FILL = 1, FH_COPY = 2, FH_ADD_FLOAT = 3, FH_ADD_DOUBLE = 4 };
 
 // One operation of a recorded plan. Exactly one of plain and thread is set in a launch.
 struct fh_op {
@@ -26,9 +26,11 @@ struct fh_op {
     fh_plain_fn* plain;
     fh_thread_fn* thread;
     const void* args;         // one 8-byte slot a parameter
-    void* dst;                // fill, copy
-    const void* src;          // copy
-    unsigned long long bytes; // fill, copy
+    void* dst;                // fill, copy, add
+    const void* src;          // copy; add: rows of src stand without gaps
+    unsigned long long bytes; // fill, copy; add: of a row
+    long long rows;           // add
+    long long dst_stride;     // add: bytes from row to row of dst
     const char* name;         // kernel, for reports
     const char* file;         // kernel file, for reports
     double cost_ns;           // measured work of the launch on one thread; the runtime keeps it up to date

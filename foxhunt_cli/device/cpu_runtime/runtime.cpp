@@ -161,6 +161,17 @@ bool run_launch(fh_op& op, const fh_settings& settings, Text& report) {
     return !job.failed;
 }
 
+// dst += src. numpy's own addition allocates buffers when the rows of dst have gaps.
+template <class T> void add_rows(const fh_op& op) {
+    const long long columns = (long long)(op.bytes / sizeof(T));
+    const T* src = static_cast<const T*>(op.src);
+    char* row = static_cast<char*>(op.dst);
+    for (long long r = 0; r < op.rows; ++r, row += op.dst_stride, src += columns) {
+        T* dst = reinterpret_cast<T*>(row);
+        for (long long c = 0; c < columns; ++c) dst[c] += src[c];
+    }
+}
+
 } // namespace
 } // namespace fh
 
@@ -180,12 +191,22 @@ FH_API const char* fh_run(fh_op* ops, long long count, const fh_settings* settin
     report.clear();
     for (long long i = 0; i < count; ++i) {
         fh_op& op = ops[i];
-        if (op.kind == FH_FILL)
+        switch (op.kind) {
+        case FH_FILL:
             memset(op.dst, 0, op.bytes);
-        else if (op.kind == FH_COPY)
+            break;
+        case FH_COPY:
             memmove(op.dst, op.src, op.bytes);
-        else if (!fh::run_launch(op, *settings, report))
-            return report.c_str();
+            break;
+        case FH_ADD_FLOAT:
+            fh::add_rows<float>(op);
+            break;
+        case FH_ADD_DOUBLE:
+            fh::add_rows<double>(op);
+            break;
+        default:
+            if (!fh::run_launch(op, *settings, report)) return report.c_str();
+        }
     }
     return nullptr;
 }

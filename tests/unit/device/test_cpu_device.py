@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +137,8 @@ def test_run_and_run_eager_agree() -> None:
     x, w = normal(device, 64, 48), normal(device, 48, 32, seed=1)
     arrays = [device.zeros((64, 48), np.float32), *(device.zeros((64, 32), np.float32) for _ in range(3))]
     y, product, z, copy = arrays
-    plan = device.plan([scale(x, y), Fill(product), Product(y, w, product), softmax(product, z), CopyArray(z, copy)])
+    multiply, add = Product(y, w, product), Product(y, w, product, accumulate=True)
+    plan = device.plan([scale(x, y), Fill(product), multiply, add, add, softmax(product, z), CopyArray(z, copy), add])
     results = []
     for run in (plan.run, plan.run_eager, plan.run):
         run()
@@ -164,6 +166,25 @@ def test_products_of_column_slices(trans_a: bool, trans_b: bool, accumulate: boo
     np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(wide_out[:, :3], before[:, :3])
     np.testing.assert_array_equal(wide_out[:, 3 + n :], before[:, 3 + n :])
+
+
+@pytest.mark.parametrize("trans", [False, True])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_nothing_is_allocated_while_a_plan_runs(trans: bool, accumulate: bool) -> None:
+    device = CpuDevice()
+    a, b, out = (normal(device, 256, 256 + 16 * i) for i in range(3))
+    product = Product(a, b[:, 16:], out[:, 8:264], trans, trans, accumulate)
+    y = device.zeros(a.shape, np.float32)
+    plan = device.plan([product, scale(a, y), Fill(out), CopyArray(a, y)])
+    plan.run()
+    tracemalloc.start()
+    try:
+        plan.run()
+        plan.run_eager()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * 1024, f"{peak} bytes; an array here has {a.nbytes}"
 
 
 def test_an_empty_plan_runs() -> None:
