@@ -6,10 +6,14 @@
 #define N_PLATEAU_HEADS 3     // Q, PI, V: groups 1 to 3
 #define PLATEAU_STATE 4       // slots a head: LOSS_EMA, LOSS_BEST, PLATEAU_COUNT, LR_STEP
 #define LOSS_EMA_RATE 0.05f   // per iteration with an update
+#define LOSS_NOISE 1e-6f      // a loss this near 0 is rounding: the surrogate of a single pass is 0 by construction
 #define BEST_FLOOR 1e-3f      // under |best| in the improvement it takes: a loss may be near 0
 #define LR_MIN 1e-5f
 #define LR_MAX 1e-3f          // or the seed, where a user asks for more
 #define HALVINGS_MAX 16u      // far below LR_MIN; keeps the factor a normal number
+
+// A loss that says something: finite, and more than rounding.
+static __device__ inline bool is_loss(float loss) { return is_finite(loss) && fabsf(loss) > LOSS_NOISE; }
 
 // Share of the rate after `updates` updates: linear, 1 from warmup - 1 on (the rate is that of the next update).
 static __device__ inline float warm_up(unsigned int updates, float warmup) {
@@ -18,16 +22,18 @@ static __device__ inline float warm_up(unsigned int updates, float warmup) {
 }
 
 // Loss average, best and plateau count of one head; counts a halving after PLATEAU_PATIENCE updates that did not
-// bring the average below best - (1 - IMPROVEMENT_THRESHOLD) max(|best|, 1e-3). Nothing moves without an update.
+// bring the average below best - (1 - IMPROVEMENT_THRESHOLD) max(|best|, 1e-3). Nothing moves without an update, nor
+// without a loss; an average and a best of 0 mean that there was none so far.
 static __device__ inline void plateau_step(const float* isv, float loss, unsigned int updates, float* state,
                                            unsigned int* halvings) {
-    const float before = state[3], fresh = (float)updates - before;
+    const float fresh = (float)updates - state[3];
     if (!(fresh > 0.0f)) return;
     state[3] = (float)updates;
-    if (!is_finite(loss)) return;  // shows in its own slot
-    state[0] = before == 0.0f ? loss : ema(state[0], loss, LOSS_EMA_RATE);
+    if (!is_loss(loss)) return;
+    const bool first = state[0] == 0.0f && state[1] == 0.0f;
+    state[0] = first ? loss : ema(state[0], loss, LOSS_EMA_RATE);
     const float size = fabsf(state[1]) > BEST_FLOOR ? fabsf(state[1]) : BEST_FLOOR;
-    if (before == 0.0f || state[0] < state[1] - (1.0f - isv[ISV_IMPROVEMENT_THRESHOLD]) * size) {
+    if (first || state[0] < state[1] - (1.0f - isv[ISV_IMPROVEMENT_THRESHOLD]) * size) {
         state[1] = state[0];
         state[2] = 0.0f;
         return;
@@ -73,9 +79,9 @@ extern "C" __global__ void rl_controller_learning_rate(float* isv, const float* 
 #define LOSS_LAMBDA_MIN 0.1f
 #define LOSS_LAMBDA_MAX 10.0f
 
-// Sparse average of |loss|: a loss that has never been measured (0) or is not finite is no observation.
+// Sparse average of |loss|: one that has not been measured, or is rounding, or is not finite is no observation.
 static __device__ inline float magnitude_ema(float state, float loss) {
-    if (!is_live(loss)) return state;
+    if (!is_loss(loss)) return state;
     return state == 0.0f ? fabsf(loss) : ema(state, fabsf(loss), LOSS_EMA_RATE);
 }
 

@@ -82,6 +82,18 @@ def learning_rate_improvement_needs_its_threshold(trial: Trial) -> None:
     trial.equal("but the updates count", 4.0, panel.isv[430])
 
 
+@oracle("controllers")
+def learning_rate_ignores_a_loss_that_is_rounding(trial: Trial) -> None:
+    """The surrogate of a single pass is 0 by construction: no average, no plateau, no halving."""
+    panel = Panel(trial, LR_WARMUP_STEPS=1, PLATEAU_PATIENCE=3)
+    for i in range(20):
+        _learn(panel, 1, LOSS_PI=1e-8 * (-1) ** i)
+    trial.equal("nothing was measured", [0, 0, 0, 20], panel.isv[431:435])
+    trial.equal("full rate", np.float32(1e-3), panel.isv[414])
+    panel.run("loss_balance")
+    trial.equal("and no say in the balance", [1.0, 0.0], [panel["LOSS_LAMBDA_PI"], panel.memory["loss_abs_ema"][1]])
+
+
 _GATE_SLOTS = [512, 516, 517, 513]
 
 

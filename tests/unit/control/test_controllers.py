@@ -19,7 +19,7 @@ from foxhunt_cli.nets.params import lay_out
 from foxhunt_cli.oracles.base import run_case, suites
 from foxhunt_cli.pipeline import control
 from foxhunt_cli.pipeline.build import build, kernels_of
-from foxhunt_cli.pipeline.stage import Stage
+from foxhunt_cli.pipeline.stage import Matmul, Stage
 
 ORDERS = ("forward", "reverse", "random:7")
 MODULES = ("controllers", "learning_rate", "atom_span", "streaming", "gates_entry")
@@ -124,11 +124,18 @@ def test_reductions_have_the_same_bits_under_every_schedule(name, count, devices
     assert all(np.array_equal(results[0], other) for other in results[1:])
 
 
-def _arrays(device, layout, seeds) -> dict:
-    """Every buffer the lists may name, with plausible contents, and the tensors of the heads."""
+def _names_of(steps) -> set[str]:
+    """Every buffer or tensor the steps name."""
+    stages = [step for step in steps if isinstance(step, Stage)]
+    named = {s.remap.get(p.name, p.name) for s in stages for p in kernel(s.kernel).params if p.pointer}
+    return named | {v.name for step in steps if isinstance(step, Matmul) for v in (step.a, step.b, step.out)}
+
+
+def _arrays(device, steps, layout, seeds) -> dict:
+    """The buffers the steps name, with plausible contents, and the tensors of the heads."""
     rng = np.random.default_rng(0)
     table = (*env.ROWS, *learn.ROWS, *rows.ROWS, *c51.BUFFERS, *frd.BUFFERS)
-    arrays = {row.name: device.zeros(shape(row, DIMS), row.dtype) for row in table}
+    arrays = {row.name: device.zeros(shape(row, DIMS), row.dtype) for row in table if row.name in _names_of(steps)}
     for name in layout.offsets:
         size = layout.offsets[name][1]
         for prefix in ("", "target_"):
@@ -145,13 +152,13 @@ def test_the_lists_run_as_they_are(devices):
     """Every stage binds to the buffers it names; one iteration makes the signals live, the next one moves the slots."""
     device = devices["forward"]
     seeds = seed_values({"gate_warmup_steps": 0.0}, "seed")
-    arrays = _arrays(device, lay_out([*policy.PARAMETERS, *c51.PARAMETERS, *frd.PARAMETERS], DIMS), seeds)
-    device.write(arrays["action_drawn"], np.full((2, 3), 6, np.int8))
     steps = [Stage("rl_action_begin", {"t": str(t)}) for t in range(2)]
     for t in range(2):
         steps += control.entry_gates(t, "h")
     steps += [*control.before_reward_controllers(), *control.after_rollout_controllers(reproject=True)]
     steps += control.after_updates_controllers()
+    arrays = _arrays(device, steps, lay_out([*policy.PARAMETERS, *c51.PARAMETERS, *frd.PARAMETERS], DIMS), seeds)
+    device.write(arrays["action_drawn"], np.full((2, 3), 6, np.int8))
     device.compile([kernel(name) for name in kernels_of(steps)])
     plan = device.plan(build(steps, arrays, DIMS, device), use_graph=False)
     plan.run_eager()
