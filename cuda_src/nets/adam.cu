@@ -36,12 +36,13 @@ extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chun
 // One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; nonfinite_parts [8]; adam_step [6] updates done
 // per group; fault [2] = consecutive refused updates, sticky stop flag; update_control [2 + 12] = apply (1/0), encoder
 // clip factor, then per group 1 / (1 - beta1^n) and 1 / sqrt(1 - beta2^n).
-// A non-finite square or loss refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
+// publish != 0 (the first update of an iteration): branch norms are written and the count of bad numbers starts anew;
+// otherwise it is added to. A non-finite square or loss refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
 // Slots written: PI_GRAD_NORM_EMA, V_GRAD_NORM_EMA, BRANCH_GRAD_NORM_*, NONFINITE_COUNT. Read: GRAD_CLIP_NORM, ADAM_BETA*.
 extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsigned char* group_code,
                                          const unsigned char* branch_code, const unsigned char* encoder_code,
                                          const int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, float* update_control,
-                                         float* isv, int n_chunks) {
+                                         float* isv, int n_chunks, int publish) {
     __shared__ float scratch[32];
     float branch[N_BRANCHES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     float encoder = 0.0f, pi = 0.0f, v = 0.0f, bad = 0.0f;
@@ -65,7 +66,7 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
     for (int g = 0; g < N_GROUPS; ++g) present[g] = __syncthreads_or((int)(seen >> g & 1u)) != 0;
     if (threadIdx.x != 0) return;
 
-    isv[ISV_NONFINITE_COUNT] = bad;
+    isv[ISV_NONFINITE_COUNT] = publish ? bad : isv[ISV_NONFINITE_COUNT] + bad;
     fault[0] = bad > 0.0f ? fault[0] + 1u : 0u;
     if (fault[0] >= FAULT_LIMIT) fault[1] = 1u;
     const bool apply = bad == 0.0f && fault[1] == 0u;
@@ -74,7 +75,7 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
 
     const float norm = sqrtf(encoder), cap = isv[ISV_GRAD_CLIP_NORM];
     update_control[1] = norm > cap ? cap / norm : 1.0f;
-    for (int k = 0; k < N_BRANCHES; ++k) isv[ISV_BRANCH_GRAD_NORM_VSN + k] = sqrtf(branch[k]);
+    for (int k = 0; publish && k < N_BRANCHES; ++k) isv[ISV_BRANCH_GRAD_NORM_VSN + k] = sqrtf(branch[k]);
     const float old_pi = isv[ISV_PI_GRAD_NORM_EMA], old_v = isv[ISV_V_GRAD_NORM_EMA];
     if (present[GROUP_PI]) {
         isv[ISV_PI_GRAD_NORM_EMA] = old_pi == 0.0f ? sqrtf(pi) : ema(old_pi, sqrtf(pi), NORM_EMA_RATE);

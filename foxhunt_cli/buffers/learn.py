@@ -25,8 +25,10 @@ ROWS = (
     Buffer("row_entropy", "T, B", "float32", "iteration", "nats", "entropy of the row's softmax"),
     Buffer("grad_pi_all", "T, B, P*N_ACTIONS", "float32", "iteration", "1", "gradient of the loss, every class"),
     Buffer("grad_v_all", "T, B, P", "float32", "iteration", "1", "gradient of the loss, every class"),
-    Buffer("chunk_square", "N_CHUNKS", "float32", "iteration", "1", "sum of squared gradients of 32 parameters"),
+    Buffer("chunk_square_policy", "N_POLICY_CHUNKS", "float32", "iteration", "1", "sum of squared gradients of 32 parameters"),
+    Buffer("chunk_square_critic", "N_CRITIC_CHUNKS", "float32", "iteration", "1", "the same of the critic's tensors"),
     Buffer("update_control", "14", "float32", "iteration", "mixed", "apply flag, clip factor, bias corrections a group"),
     Buffer("adam_step", "6", "uint32", "persistent", "updates", "updates done, by learning-rate group"),
-    Buffer("fault", "2", "uint32", "persistent", "mixed", "consecutive refused updates, sticky stop flag"),
+    Buffer("fault_policy", "2", "uint32", "persistent", "mixed", "consecutive refused updates, sticky stop flag"),
+    Buffer("fault_critic", "2", "uint32", "persistent", "mixed", "the same of the critic's updates"),
 )

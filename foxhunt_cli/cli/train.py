@@ -21,6 +21,8 @@ OPTIONS = {
     "data": ("paths", "--data"),
     "batch": ("batch", "--batch"),
     "rollout": ("rollout", "--rollout"),
+    "updates": ("updates", "--updates"),
+    "replay_batch": ("replay_batch", "--replay-batch"),
     "reward": ("reward", "--reward"),
     "encoder": ("encoder", "--encoder"),
     "seed": ("seed", "--seed"),
@@ -58,6 +60,10 @@ def train(
     ] = None,
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
+    updates: Annotated[
+        int | None, typer.Option("--updates", help="Critic updates an iteration; 0 = PPO alone [4].")
+    ] = None,
+    replay_batch: Annotated[int | None, typer.Option("--replay-batch", help="Rows of a critic update [256].")] = None,
     reward: Annotated[str | None, typer.Option("--reward", help="mark_to_market or realised [mark_to_market].")] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: full or mlp [full].")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random stream [0].")] = None,

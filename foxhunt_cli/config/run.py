@@ -65,6 +65,15 @@ class RunConfig(BaseModel):
     encoder: Literal["full", "mlp"] = "full"
     """Network that turns the window of snapshots into the encoding the heads read."""
 
+    updates: int = Field(4, ge=0, le=64)
+    """U: critic updates an iteration, from replay, distilled into the policy; 0 = the policy learns alone (PPO)."""
+
+    replay_batch: int = Field(256, ge=32, le=65_536)
+    """R: transitions of a replay batch."""
+
+    replay_capacity: int | None = Field(None, ge=1)
+    """Slots of the replay, a power of two; by default the next one at or above 32,768 and 128 a row."""
+
     reward: Literal["mark_to_market", "realised"] = "mark_to_market"
     """What a step pays: change of equity, or PnL at the close of a trade only."""
 

@@ -12,16 +12,20 @@ from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
 WINDOW = 1  # snapshots an encoding looks at
 _BRANCH = "BRANCH_LR_MULT_VSN"
 
-PARAMETERS = (
-    Parameter("w_mlp1", "ENCODER_INPUT_DIM, HIDDEN_DIM", "xavier", 1.0, "LR_AUX", _BRANCH, encoder=True),
-    Parameter("b_mlp1", "HIDDEN_DIM", "constant", 0.0, "LR_AUX", _BRANCH, encoder=True),
-    Parameter("w_mlp2", "HIDDEN_DIM, HIDDEN_DIM", "xavier", 1.0, "LR_AUX", _BRANCH, encoder=True),
-    Parameter("b_mlp2", "HIDDEN_DIM", "constant", 0.0, "LR_AUX", _BRANCH, encoder=True),
+PARAMETERS = tuple(
+    Parameter(name, dims, init, gain, "LR_AUX", _BRANCH, encoder=True, target=True)
+    for name, dims, init, gain in (
+        ("w_mlp1", "ENCODER_INPUT_DIM, HIDDEN_DIM", "xavier", 1.0),
+        ("b_mlp1", "HIDDEN_DIM", "constant", 0.0),
+        ("w_mlp2", "HIDDEN_DIM, HIDDEN_DIM", "xavier", 1.0),
+        ("b_mlp2", "HIDDEN_DIM", "constant", 0.0),
+    )
 )
 
 BUFFERS = (
     Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer's tanh"),
     Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
+    Buffer("target_mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer of the target encoder"),
 )
 
 _ALL, _USED = "(T+1)*B", "T*B"
@@ -31,15 +35,16 @@ def _tokens(name: str, rows: str, cols: str = "HIDDEN_DIM") -> View:
     return View(name, rows, cols)
 
 
-def forward(_snapshots: int) -> list[Step]:
-    """x [T+1, B, 56] -> h [T+1, B, 128]."""
-    w1, w2 = View("w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM"), View("w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
-    size = {"rows": _ALL, "cols": "HIDDEN_DIM"}
+def forward(_snapshots: int, prefix: str = "") -> list[Step]:
+    """x [T+1, B, 56] -> h [T+1, B, 128]; prefix ``target_``: the target's weights -> target_h."""
+    w1 = View(f"{prefix}w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM")
+    w2 = View(f"{prefix}w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
+    hidden, h, size = f"{prefix}mlp_hidden", f"{prefix}h", {"rows": _ALL, "cols": "HIDDEN_DIM"}
     return [
-        Matmul("mlp layer 1", _tokens("x", _ALL, "ENCODER_INPUT_DIM"), w1, _tokens("mlp_hidden", _ALL)),
-        Stage("bias_tanh", {"bias": "b_mlp1", "y": "mlp_hidden", **size}),
-        Matmul("mlp layer 2", _tokens("mlp_hidden", _ALL), w2, _tokens("h", _ALL)),
-        Stage("bias_tanh", {"bias": "b_mlp2", "y": "h", **size}),
+        Matmul(f"{prefix}mlp layer 1", _tokens("x", _ALL, "ENCODER_INPUT_DIM"), w1, _tokens(hidden, _ALL)),
+        Stage("bias_tanh", {"bias": f"{prefix}b_mlp1", "y": hidden, **size}),
+        Matmul(f"{prefix}mlp layer 2", _tokens(hidden, _ALL), w2, _tokens(h, _ALL)),
+        Stage("bias_tanh", {"bias": f"{prefix}b_mlp2", "y": h, **size}),
     ]
 
 

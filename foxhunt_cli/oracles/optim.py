@@ -33,6 +33,7 @@ def update(t: Trial, state: dict[str, np.ndarray], isv: np.ndarray, bad_losses: 
         {**squares, **codes(), **control, "adam_step": state["adam_step"], "fault": state["fault"]}
         | {"nonfinite_parts": np.array([0, 0, bad_losses, 0, 0, 0, 0, 0], np.int32)},
         n_chunks=n,
+        publish=1,
     )
     vectors = {k: state[k] for k in ("params", "grads", "adam_m", "adam_v")}
     arrays = {**vectors, **codes(), "update_control": norms["update_control"], "isv": isv}

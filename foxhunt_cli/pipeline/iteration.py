@@ -6,20 +6,27 @@ Read top to bottom: it is the program. Everything above it prepares, everything 
 from __future__ import annotations
 
 from foxhunt_cli.nets import policy
-from foxhunt_cli.pipeline import learn, rollout
+from foxhunt_cli.pipeline import critic, learn, rollout
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, at
 
 
-def training(shape: Shape) -> list[Step]:
-    """One iteration: T environment steps of all rows, then the learning from them."""
+def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
+    """One iteration: T environment steps of all rows, then the learning from them.
+
+    learn_critic False: the replay still fills, the critic neither learns nor teaches (the first iterations of a run).
+    """
+    critic_on = shape.critic and learn_critic
     return [
         *_windows(draw_episodes=True),
         *rollout.iteration_begin(),
         *learn.forward(shape),
+        *(critic.encode(shape) if shape.critic else ()),
         *_environment_steps(shape, policy.draw()),
         *rollout.after_rollout(),
-        *learn.update(shape),
+        *(critic.store(shape) if shape.critic else ()),
+        *learn.update(shape, critic.teach(shape) if critic_on else ()),
+        *(critic.updates(shape) if critic_on else ()),
         Stage("rl_loss_total"),
         Stage("rl_diag_record"),
         Stage("gpu_advance_cursor"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 
 from foxhunt_cli.nets import direction, encoder_full, encoder_mlp, frd, outcome, policy
@@ -41,8 +42,11 @@ def forward(shape: Shape) -> list[Step]:
     return [*_INPUTS[shape.encoder], *encoder.forward(snapshots(shape)), *policy.forward()]
 
 
-def update(shape: Shape) -> list[Step]:
-    """One pass over the iteration's T*B rows. The policy's backward writes grad_h first, the other heads add to it."""
+def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
+    """One pass over the iteration's T*B rows. The policy's backward writes grad_h first, the other heads add to it.
+
+    lessons: what adds to the logits' gradient between the surrogate and the backward (distillation).
+    """
     supervised: list[Step] = []
     if shape.supervised:
         supervised = [Stage("gpu_gather_frd_labels")]
@@ -51,17 +55,26 @@ def update(shape: Shape) -> list[Step]:
     return [
         Zero("nonfinite_parts"),
         *policy.losses(),
+        *lessons,
         *policy.backward(),
         *supervised,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
-        *optimiser(),
+        *optimiser("policy"),
     ]
 
 
-def optimiser() -> list[Step]:
-    """Norms, finite check, clip, Adam over the whole parameter vector."""
+def optimiser(span: str) -> list[Step]:
+    """Norms, finite check, clip, Adam over one span of the parameter vector: "policy" (on-policy) or "critic"."""
+    names = ("params", "grads", "adam_m", "adam_v", "group_code", "branch_code", "encoder_code", "chunk_square", "fault")
+    own = {name: f"{name}_{span}" for name in names}
+    size = {"n_chunks": f"N_{span.upper()}_CHUNKS"}
+
+    def stage(kernel: str, *takes: str, **scalars: str) -> Stage:
+        return Stage(kernel, {**{name: own[name] for name in takes}, **size, **scalars})
+
+    codes = ("group_code", "branch_code", "encoder_code")
     return [
-        Stage("rl_grad_chunk_squares", {"n_chunks": "N_CHUNKS"}),
-        Stage("rl_grad_norms", {"n_chunks": "N_CHUNKS"}),
-        Stage("rl_adam_step", {"n_chunks": "N_CHUNKS"}),
+        stage("rl_grad_chunk_squares", "grads", "chunk_square"),
+        stage("rl_grad_norms", "chunk_square", *codes, "fault", publish=str(int(span == "policy"))),
+        stage("rl_adam_step", "params", "grads", "adam_m", "adam_v", *codes),
     ]

@@ -7,8 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """rollout: T. encoder: "mlp" or "full". supervised: the heads that learn from labels (FRD, direction, outcome)."""
+    """Sizes and choices of one run.
+
+    rollout: T. batch: B. encoder: "mlp" or "full". updates: U, replay updates an iteration; 0 = no critic.
+    replay_batch: R. capacity: slots of the replay. supervised: the heads that learn from labels.
+    """
 
     rollout: int
+    batch: int = 16
     encoder: str = "full"
+    updates: int = 4
+    replay_batch: int = 256
+    capacity: int = 32_768
     supervised: bool = True
+
+    @property
+    def critic(self) -> bool:
+        """Whether there is a critic at all."""
+        return self.updates > 0

@@ -23,13 +23,14 @@ from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.run_dir import write_json
 
 STATE = "state.safetensors"
-_VECTORS = ("params", "adam_m", "adam_v")
+_VECTORS = ("params", "adam_m", "adam_v", "target_params")
 
 
 def state_names(engine: Engine) -> list[str]:
     """Arrays that make up the state: the flat vectors and every persistent buffer the run has."""
     table = buffers()
-    return [*_VECTORS, *(n for n, row in table.items() if row.lifetime == "persistent" and n in engine.arrays)]
+    vectors = [name for name in _VECTORS if name in engine.arrays]
+    return [*vectors, *(n for n, row in table.items() if row.lifetime == "persistent" and n in engine.arrays)]
 
 
 def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seconds: float) -> Path:

@@ -19,21 +19,41 @@ from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
+from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
-from foxhunt_cli.pipeline import learn
+from foxhunt_cli.pipeline import critic, learn
 from foxhunt_cli.pipeline.build import build, kernels_of
 from foxhunt_cli.pipeline.iteration import following, playing, training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
 from foxhunt_cli.pipeline.tables import buffers
+from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
-_RANDOM_STREAMS = {"rng_episode": "episode", "rng_action": "action"}
+PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
+N_TAU = 32
+
+# Buffers that the host fills once: random states by stream, and rows of ones.
+_RANDOM_STREAMS = {
+    "rng_episode": "episode",
+    "rng_action": "action",
+    "rng_replay": "replay",
+    "rng_c51_noise": "noise/c51",
+    "rng_c51_target_noise": "noise/target_c51",
+    "rng_tau": "tau",
+    "rng_tau_next": "tau/next",
+}
+_ONES = ("ones", "ones_replay")
+_VECTORS = ("params", "grads", "adam_m", "adam_v")
+_CODES = ("group_code", "branch_code", "encoder_code")
 
 
 @dataclass
 class Engine:
-    """Everything a recorded iteration touches. ``arrays`` holds device arrays by buffer or tensor name."""
+    """Everything a recorded iteration touches. ``arrays`` holds device arrays by buffer or tensor name.
+
+    prefill: the plan of the first ``prefill_iterations`` iterations, in which the critic does not learn yet.
+    """
 
     device: Device
     dims: dict[str, int | float]
@@ -42,11 +62,19 @@ class Engine:
     kernels: tuple[str, ...]
     plan: Plan
     operations: int
+    prefill: Plan | None = None
+    prefill_iterations: int = 0
+    done: int = 0
     drained: int = 0
 
     def iterate(self) -> None:
         """Enqueue one iteration. Nothing is allocated and nothing crosses the bus."""
-        self.plan.run()
+        self.current_plan().run()
+        self.done += 1
+
+    def current_plan(self) -> Plan:
+        """The plan of the next iteration."""
+        return self.prefill if self.prefill is not None and self.done < self.prefill_iterations else self.plan
 
     def drain(self) -> np.ndarray:
         """ISV copies since the last drain, oldest first, float32 [n, ISV_SIZE]. Waits for the device."""
@@ -56,22 +84,32 @@ class Engine:
         self.drained = head
         return np.array(fresh, np.float32).reshape(len(fresh), ring.shape[1])
 
+    def faulted(self) -> bool:
+        """Whether the sticky flag of either span is set: three updates in a row were refused."""
+        faults = (self.arrays[n] for n in ("fault_policy", "fault_critic") if n in self.arrays)
+        return any(int(self.device.download(fault)[1]) for fault in faults)
+
 
 def shape_of(config: RunConfig) -> Shape:
-    """What of the config decides the ordered list."""
-    return Shape(config.rollout, config.encoder)
+    """What of the config decides the ordered list. Raises ValueError on a replay capacity that cannot serve B x T."""
+    b, t, wanted = config.batch, config.rollout, config.replay_capacity
+    capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
+    return Shape(t, b, config.encoder, config.updates, config.replay_batch, capacity)
 
 
 def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
     """Every name a kernel or a buffer shape may use, apart from parameter counts."""
-    instrument = data.instrument
+    instrument, shape = data.instrument, shape_of(config)
     lot_limit = config.lot_limit or instrument.lot_limit
     return {
         "B": config.batch,
         "T": config.rollout,
         "K": learn.window(config.encoder),
-        "W": learn.window(config.encoder) + config.rollout,
+        "W": learn.snapshots(shape),
         "P": 2 * lot_limit + 1,
+        "R": config.replay_batch,
+        "C": shape.capacity,
+        "N_TAU": N_TAU,
         "RING": RING,
         "N_SNAP": data.n_snapshots,
         "N_SPANS": data.n_spans,
@@ -95,22 +133,32 @@ def build_engine(
     *,
     extra: Mapping[str, Any] | None = None,
 ) -> Engine:
-    """Allocate, seed and record. ``extra`` adds device arrays by name (a baseline's signal column)."""
-    dims = dimensions(config, data)
-    layout = lay_out(learn.parameters(shape_of(config)), dims)
-    dims["N_CHUNKS"] = layout.size // CHUNK
-    listed = steps(shape_of(config))
+    """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column)."""
+    shape, dims = shape_of(config), dimensions(config, data)
+    layout, parameters = _parameters(device, config, shape, dims)
+    listed = steps(shape)
     names = tuple(kernels_of(listed))
     device.compile([kernel(name) for name in names])
 
-    arrays: dict[str, Any] = {**_parameters(device, layout, config.seed), **data.arrays, **(extra or {})}
+    arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
     wanted = _names(listed) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
     operations = build(listed, arrays, dims, device)
-    plan = device.plan(operations, use_graph=config.graph)
-    return Engine(device, dims, arrays, layout, names, plan, len(operations))
+    engine = Engine(device, dims, arrays, layout, names, device.plan(operations, use_graph=config.graph), len(operations))
+    if steps is training and shape.critic:
+        first = build(training(shape, learn_critic=False), arrays, dims, device)
+        engine.prefill = device.plan(first, use_graph=config.graph)
+        engine.prefill_iterations = prefill_iterations(config)
+    return engine
+
+
+def prefill_iterations(config: RunConfig) -> int:
+    """Iterations until the replay surely holds PREFILL_BATCHES batches: the first N_STEP steps of a row push nothing."""
+    n_step = int(seed_values(config.isv)[number("N_STEP")])
+    moments = PREFILL_BATCHES * config.replay_batch + n_step * config.batch
+    return -(-moments // (config.batch * config.rollout))
 
 
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
@@ -120,16 +168,40 @@ def compile_run(device: Device, config: RunConfig, progress: Progress | None = N
     device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
 
 
-def _parameters(device: Device, layout: Layout, seed: int) -> dict[str, Any]:
-    """The flat vectors, the code tables and a named view of every tensor and its gradient."""
-    arrays = {name: device.zeros(layout.size, np.float32) for name in ("grads", "adam_m", "adam_v")}
-    arrays["params"] = device.upload(initial_values(layout, seed))
-    for name, codes in zip(("group_code", "branch_code", "encoder_code"), layout.chunk_codes(), strict=True):
-        arrays[name] = device.upload(codes)
+def _parameters(
+    device: Device, config: RunConfig, shape: Shape, dims: dict[str, int | float]
+) -> tuple[Layout, dict[str, Any]]:
+    """The flat vectors, their two spans, the code tables, and a view of every tensor, gradient and target copy.
+
+    The on-policy tensors come first, the critic's after them, so that each update owns a contiguous span.
+    """
+    policy = learn.parameters(shape)
+    layout = lay_out((*policy, *(critic.parameters() if shape.critic else ())), dims)
+    border = lay_out(policy, dims).size
+    start = initial_values(layout, config.seed)
+    arrays = {name: device.zeros(layout.size, np.float32) for name in _VECTORS}
+    device.write(arrays["params"], start)
+    arrays |= dict(zip(_CODES, map(device.upload, layout.chunk_codes()), strict=True))
     for name in layout.offsets:
         arrays[name] = layout.view(arrays["params"], name)
         arrays[f"grad_{name}"] = layout.view(arrays["grads"], name)
-    return arrays
+    dims["N_POLICY_CHUNKS"], dims["N_CRITIC_CHUNKS"] = border // CHUNK, (layout.size - border) // CHUNK
+    for names, edge in ((_VECTORS, border), (_CODES, border // CHUNK)):
+        for name in names:
+            arrays[f"{name}_policy"], arrays[f"{name}_critic"] = arrays[name][:edge], arrays[name][edge:]
+    if shape.critic:
+        arrays |= _targets(device, layout, start, dims)
+    return layout, arrays
+
+
+def _targets(device: Device, layout: Layout, start: np.ndarray, dims: dict[str, int | float]) -> dict[str, Any]:
+    """The target vector, equal to the online tensors at the start, and its views."""
+    copies = target.target_layout(layout, dims)
+    chunks = target.target_chunks(layout, copies)
+    dims["N_TARGET_CHUNKS"] = len(chunks)
+    values = start.reshape(-1, CHUNK)[chunks].reshape(-1)
+    arrays = {"target_params": device.upload(values), "target_chunk": device.upload(chunks)}
+    return arrays | {f"target_{name}": copies.view(arrays["target_params"], name) for name in copies.offsets}
 
 
 def _names(steps: Sequence[Step]) -> set[str]:
@@ -146,20 +218,30 @@ def _names(steps: Sequence[Step]) -> set[str]:
 
 
 def _seed(device: Device, arrays: dict[str, Any], config: RunConfig, data: PreparedData) -> None:
-    """Start-up values: the ISV, random states, the row of ones."""
+    """Start-up values: the ISV, random states, rows of ones."""
     device.write(arrays["isv"], start_isv(config, data))
     for name, stream in _RANDOM_STREAMS.items():
         if name in arrays:
             device.write(arrays[name], seed_states(config.seed, stream, arrays[name].size))
-    if "ones" in arrays:
-        device.write(arrays["ones"], np.ones(arrays["ones"].shape, np.float32))
+    for name in _ONES:
+        if name in arrays:
+            device.write(arrays[name], np.ones(arrays[name].shape, np.float32))
+    if "spectral_q_u" in arrays:
+        for head in ("q", "pi"):
+            u = arrays[f"spectral_{head}_u"]
+            device.write(u, np.full(u.shape, u.size**-0.5, np.float32))
 
 
 def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
-    """The ISV before the first iteration: seeds, run length, the data's sigmas and the reward unit they imply."""
+    """The ISV before the first iteration: seeds, run length, the data's sigmas, reward unit and atom span."""
     isv = seed_values(config.isv)
     isv[number("RUN_STEPS")] = config.steps
+    isv[number("IQN_N_TAU")] = N_TAU
     isv[number("FRD_SIGMA_SHORT") : number("FRD_SIGMA_LONG") + 1] = data.sigmas
     if config.reward == "mark_to_market" and "reward_scale" not in config.isv:
         isv[number("REWARD_SCALE")] = 1.0 / (data.sigmas[1] * data.instrument.tick_value_usd)
+    span = 4.0 * (config.lot_limit or data.instrument.lot_limit)
+    for name, value in (("C51_V_MAX", span), ("C51_V_MIN", -span)):
+        if name.lower() not in config.isv:
+            isv[number(name)] = value
     return isv

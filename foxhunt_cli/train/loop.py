@@ -105,7 +105,7 @@ def _continue(path: Path, config: RunConfig, terminal: Terminal) -> Run:
     if run_dir.kernel_hash() != manifest["kernel_hash"]:
         terminal.note("resume: the kernels have changed since the run began: it will not be bit-identical")
     checkpoint.restore(work.engine, saved)
-    work.engine.drained = int(saved["diag_head"][0])
+    work.engine.drained = work.engine.done = int(saved["diag_head"][0])
     progress = checkpoint.progress(folder)
     cut_log(path / run_dir.RUN_LOG, progress["step"])
     terminal.note(f"resume: {path} from step {progress['step']:,}")
@@ -181,7 +181,7 @@ def _log(run: Run, drained: np.ndarray, live: Any, elapsed: float, progress: Pro
 
 def _stop_on_fault(run: Run) -> None:
     """The device's sticky flag ends the run; everything up to here is in the log, the last checkpoint stays."""
-    if int(run.engine.device.download(run.engine.arrays["fault"])[1]):
+    if run.engine.faulted():
         run.manifest["status"] = "numeric fault"
         run_dir.write_json(run.path / run_dir.MANIFEST, run.manifest)
         raise NumericFault(

@@ -12,7 +12,8 @@ from foxhunt_cli.pipeline.validate import problems
 
 # What the environment reports for evaluation, baselines and people; training itself does not read all of it.
 REPORTED = {*_PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated", "diag_ring",
-            "unfilled_lots", "reward_usd"}  # fmt: skip
+            "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd",
+            "replay_next_lots", "replay_reward", "replay_discount"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
 PLAY_ONLY = {"m1_rstd", "m2_rstd", "log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all", "unrealised_usd", "held_steps"}
 

@@ -1,0 +1,66 @@
+"""The critic: replay, path targets, C51 and IQN, their target copies, and what they teach the policy.
+
+Everything the critic sees is encoded by the target encoder (buffer ``target_h``): stored encodings of the moving encoder
+make it unstable even when they are a dozen updates old.
+"""
+
+from __future__ import annotations
+
+from foxhunt_cli.nets import c51, distill, iqn, popart, spectral, target
+from foxhunt_cli.nets.params import Parameter
+from foxhunt_cli.nets.target import CriticBatch
+from foxhunt_cli.pipeline import learn
+from foxhunt_cli.pipeline.shape import Shape
+from foxhunt_cli.pipeline.stage import Step
+from foxhunt_cli.replay import path_targets, per
+
+FEATURES = "target_h"
+_BATCH = CriticBatch(discount="path_discount")
+
+
+def parameters() -> tuple[Parameter, ...]:
+    """Every tensor the critic's updates own."""
+    return (*c51.PARAMETERS, *iqn.PARAMETERS)
+
+
+def encode(shape: Shape) -> list[Step]:
+    """Critic features of all T + 1 states, by the target encoder."""
+    return learn.ENCODERS[shape.encoder].forward(learn.snapshots(shape), "target_")
+
+
+def store(shape: Shape) -> list[Step]:
+    """Every moment whose successors exist goes to the replay; the tree above them is renewed."""
+    return [*per.push(FEATURES), *per.tree_of_pushed(shape.capacity, shape.batch, shape.rollout)]
+
+
+def teach(shape: Shape) -> list[Step]:
+    """Ensemble values of every class and action at this iteration's states, distilled into the policy's gradient."""
+    rows = shape.rollout * shape.batch
+    return [
+        *c51.support(),
+        *distill.action_values(rows, min(rows, shape.replay_batch), FEATURES),
+        *distill.gradients(all_classes=True),
+        *distill.agreement(),
+    ]
+
+
+def updates(shape: Shape) -> list[Step]:
+    """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
+    steps: list[Step] = [*path_targets.table()]
+    for update in range(shape.updates):
+        steps += [
+            *per.sample(),
+            *path_targets.targets(),
+            *c51.draw_noise(),
+            *c51.compose_noise(),
+            *c51.forward(_BATCH),
+            *c51.loss_and_backward(_BATCH, update, path=True),
+            *iqn.draw_taus(),
+            *iqn.embed_taus(),
+            *iqn.forward(_BATCH, path=True),
+            *iqn.loss_and_backward(_BATCH, path=True),
+            *learn.optimiser("critic"),
+            *per.update_priorities(shape.capacity, shape.replay_batch),
+            *target.polyak(),
+        ]
+    return [*steps, *target.divergence(), *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
