@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 POINTS = 128
 
 
@@ -20,18 +22,29 @@ class Stretches:
     sums: list[float] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)  # finite observations of each stretch
     seen: int = 0
+    points: int = POINTS
 
-    def add(self, value: float) -> None:
-        """One observation; NaN and infinity take their place in time but not in a mean."""
-        if self.seen == self.length * POINTS:
-            self._merge()
-        if self.seen % self.length == 0:
-            self.sums.append(0.0)
-            self.counts.append(0)
-        if math.isfinite(value):
-            self.sums[-1] += value
-            self.counts[-1] += 1
-        self.seen += 1
+    def extend(self, values: np.ndarray) -> None:
+        """Observations in order; NaN and infinity take their place in time but not in a mean."""
+        while len(values):
+            if self.seen == self.length * self.points:
+                self._merge()
+            room = self.length * self.points - self.seen
+            self._put(values[:room])
+            values = values[room:]
+
+    def _put(self, values: np.ndarray) -> None:
+        """Values that fit without a merge."""
+        finite = np.isfinite(values)
+        index = (self.seen + np.arange(len(values))) // self.length - len(self.sums) + (self.seen % self.length > 0)
+        sums = np.bincount(index, np.where(finite, values, 0.0)).tolist()
+        counts = np.bincount(index, finite).astype(int).tolist()
+        if self.seen % self.length:
+            self.sums[-1] += sums.pop(0)
+            self.counts[-1] += counts.pop(0)
+        self.sums += sums
+        self.counts += counts
+        self.seen += len(values)
 
     def _merge(self) -> None:
         self.sums = [a + b for a, b in zip(self.sums[::2], self.sums[1::2], strict=True)]
@@ -80,23 +93,29 @@ class Series:
     _sxx: float = 0.0
     _sxy: float = 0.0
 
-    def add(self, step: float, value: float) -> None:
-        """The field's value on the line of ``step``; NaN stands for null."""
-        self.stretches.add(value)
-        if not math.isfinite(value):
+    def extend(self, steps: np.ndarray, values: np.ndarray) -> None:
+        """The field's values on consecutive lines; NaN stands for null."""
+        self.stretches.extend(values)
+        finite = np.isfinite(values)
+        if not finite.all():
+            steps, values = steps[finite], values[finite]
+        if not len(values):
             return
         if self.count == 0:
-            self.first, self._x0 = value, step
-        self.low_run = self.low_run + 1 if value == self.low else 1 if value < self.low else self.low_run
-        self.high_run = self.high_run + 1 if value == self.high else 1 if value > self.high else self.high_run
-        self.low, self.high, self.last = min(self.low, value), max(self.high, value), value
-        self.count += 1
-        self.total += value
-        x, y = step - self._x0, value - self.first
-        self._sx += x
-        self._sy += y
-        self._sxx += x * x
-        self._sxy += x * y
+            self.first, self._x0 = float(values[0]), float(steps[0])
+        low, high = float(values.min()), float(values.max())
+        if low <= self.low:
+            self.low_run = (self.low_run if low == self.low else 0) + int(np.count_nonzero(values == low))
+        if high >= self.high:
+            self.high_run = (self.high_run if high == self.high else 0) + int(np.count_nonzero(values == high))
+        self.low, self.high, self.last = min(self.low, low), max(self.high, high), float(values[-1])
+        self.count += len(values)
+        self.total += float(values.sum())
+        x, y = steps - self._x0, values - self.first
+        self._sx += float(x.sum())
+        self._sy += float(y.sum())
+        self._sxx += float(x @ x)
+        self._sxy += float(x @ y)
 
     @property
     def constant(self) -> bool:

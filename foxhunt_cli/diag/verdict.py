@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.series import Series
-from foxhunt_cli.diag.summary import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD, Summary
+from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.isv.table import slots
 
 STRETCHES_MIN = 8  # stretches of the log below which a trend is not judged

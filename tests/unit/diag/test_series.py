@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
 from foxhunt_cli.diag.series import POINTS, Series, Stretches
@@ -12,9 +13,10 @@ from foxhunt_cli.diag.sparkline import ASCII, BLOCKS, sparkline
 
 
 def series_of(values, step=16):
+    """All values at once; ``test_pieces_add_up`` shows that pieces give the same."""
     series = Series()
-    for index, value in enumerate(values, start=1):
-        series.add(index * step, value)
+    values = np.array(list(values), np.float64)
+    series.extend(step * np.arange(1.0, len(values) + 1), values)
     return series
 
 
@@ -44,11 +46,27 @@ def test_stretches_keep_the_mean_and_stay_small(length):
     rng = random.Random(length)
     values = [rng.random() for _ in range(length)]
     stretches = Stretches()
-    for value in values:
-        stretches.add(value)
+    stretches.extend(np.array(values))
     assert len(stretches.sums) <= POINTS
     assert math.fsum(stretches.sums) == pytest.approx(math.fsum(values))
     assert sum(stretches.counts) == length
+
+
+@pytest.mark.parametrize("cuts", [1, 7, 100])
+def test_pieces_add_up(cuts):
+    rng = np.random.default_rng(cuts)
+    values = np.round(rng.normal(size=3_000), 2)
+    values[rng.random(3_000) < 0.05] = math.nan
+    steps = np.arange(3_000.0) * 16
+    whole, pieces = Series(), Series()
+    whole.extend(steps, values)
+    for part in np.array_split(np.arange(3_000), sorted(rng.integers(0, 3_000, cuts))):
+        pieces.extend(steps[part], values[part])
+    for name in ("first", "last", "low", "high", "count", "low_run", "high_run"):
+        assert getattr(whole, name) == getattr(pieces, name)
+    assert whole.slope() == pytest.approx(pieces.slope())
+    assert whole.stretches.means() == pytest.approx(pieces.stretches.means(), nan_ok=True)
+    assert whole.stretches.counts == pieces.stretches.counts
 
 
 def test_parts_of_a_rising_series_rise():
