@@ -30,7 +30,7 @@ RUNTIME = RUNTIME_DIR / "runtime.cpp"
 # change a value.
 COMMON_FLAGS = ("-std=gnu++17", "-fPIC", "-shared", "-pthread", "-ffp-contract=off", "-fvisibility=hidden")
 KERNEL_FLAGS = ("-fno-math-errno", "-fno-trapping-math", "-Wno-unknown-pragmas")
-FRAME_FLAG = "-Werror=frame-larger-than=32768"  # a frame must leave room on a fiber's stack of 64 KiB
+MAX_FRAME_BYTES = 32768  # a frame must leave room on a fiber's stack of 64 KiB
 SANITIZE_FLAGS = (
     "-O1",
     "-g",
@@ -52,8 +52,7 @@ class BuildOptions:
     def kernel_flags(self) -> tuple[str, ...]:
         """Flags for kernel files."""
         speed = SANITIZE_FLAGS if self.sanitize else ("-O3", "-fno-semantic-interposition")
-        frame = () if self.sanitize else (FRAME_FLAG,)  # redzones are not the author's
-        return (*COMMON_FLAGS, *KERNEL_FLAGS, *speed, *frame, *(("-DFOXHUNT_DOUBLE",) if self.double else ()))
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *speed, *(("-DFOXHUNT_DOUBLE",) if self.double else ()))
 
     def runtime_flags(self) -> tuple[str, ...]:
         """Flags for the runtime library, which is the same for float and double."""
@@ -68,6 +67,11 @@ class Compiler:
 
     command: tuple[str, ...]
     version: str
+
+    @property
+    def is_clang(self) -> bool:
+        """Also true of ziglang, which is clang within."""
+        return "clang" in self.version
 
 
 def find_compiler() -> Compiler:
@@ -166,19 +170,22 @@ class Builder:
     def _target(
         self, label: str, text: str, covered: dict[Path, str], flags: tuple[str, ...], includes: tuple[Path, ...]
     ) -> Target:
-        flags = (*flags, self._native_flag(), *self._link_flags())
+        flags = (*flags, *self._compiler_flags())
         parts = [text, *flags, *self.compiler.command, self.compiler.version, cpu_identity()]
         parts += [part for path in sorted(covered) for part in (str(path), covered[path])]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
         return Target(label, text, flags, includes, self.cache_dir / f"{label}-{key}.so")
 
-    @staticmethod
-    def _native_flag() -> str:
-        return "-mcpu=native" if platform.machine() == "aarch64" else "-march=native"
-
-    def _link_flags(self) -> tuple[str, ...]:
-        """Neither kernels nor runtime use the C++ library; ziglang would compile its own for minutes on first use."""
-        return ("-nostdlib++",) if "clang" in self.compiler.version else ()
+    def _compiler_flags(self) -> tuple[str, ...]:
+        """Flags whose spelling depends on the processor or the compiler."""
+        native = "-mcpu=native" if platform.machine() == "aarch64" else "-march=native"
+        # Neither kernels nor runtime use the C++ library; ziglang would compile its own for minutes on first use.
+        library = ("-nostdlib++",) if self.compiler.is_clang else ()
+        if self.options.sanitize:  # its redzones make frames larger, and stacks are larger too
+            return (native, *library)
+        if self.compiler.is_clang:
+            return (native, *library, f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than")
+        return (native, f"-Werror=frame-larger-than={MAX_FRAME_BYTES}")
 
     def build(self, targets: Sequence[Target], progress: Progress | None = None) -> None:
         """Builds what the cache lacks, in parallel. Raises one CompileError that names every file that failed."""
@@ -229,17 +236,22 @@ class Builder:
 
 def sanitizer_environment(compiler: Compiler | None = None) -> dict[str, str]:
     """Variables a process needs from its start so that it can load sanitized kernels into Python."""
-    command = (compiler or find_compiler()).command
+    chosen = compiler or find_compiler()
     libraries = []
     for name in ("libasan.so", "libubsan.so"):
-        done = subprocess.run([*command, f"-print-file-name={name}"], capture_output=True, text=True)
-        path = Path(done.stdout.strip())
-        if not path.is_absolute():
-            raise DeviceError(f"{command[0]} has no {name}; the sanitized build needs GCC with its sanitizer libraries")
-        libraries.append(str(path.resolve()))
+        found = _library(chosen, name)
+        if chosen.is_clang or not found.is_absolute():  # clang's own runtimes do not load into Python
+            raise DeviceError(f"the sanitized build needs GCC and its {name}; the compiler is {chosen.version}")
+        libraries.append(str(found.resolve()))
     return {
         "LD_PRELOAD": " ".join(libraries),
         # Python leaks by design; fake stacks would hide which fiber an address belongs to.
         "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
+
+
+def _library(compiler: Compiler, name: str) -> Path:
+    """Where the compiler keeps one of its libraries; a relative path when it has none of that name."""
+    done = subprocess.run([*compiler.command, f"-print-file-name={name}"], capture_output=True, text=True)
+    return Path(done.stdout.strip() or name)
