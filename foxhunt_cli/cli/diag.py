@@ -1,48 +1,27 @@
-"""``foxhunt diag``: what a run's log says, for people and as JSON."""
+"""``foxhunt diag``: the table of its commands. Each lives in a module beside this one."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
+
+from foxhunt_cli.cli.diag_run import summarize
+from foxhunt_cli.cli.diag_tables import kernels, pipeline, slots
 
 diag_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @diag_app.callback()
 def diag() -> None:
-    """Read a run's log.
-
-    \b
-    Example:
-      foxhunt diag summarize --help
-    """
-
-
-@diag_app.command()
-def summarize(
-    source: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or its run.jsonl.")],
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")] = False,
-) -> None:
-    """Say what happened in a run: verdicts first, then PnL, losses, actions, controllers, anomalies.
+    """Read runs, and the program's own tables.
 
     \b
     Examples:
-      foxhunt train --steps 2000 --name demo && foxhunt diag summarize runs/demo
-      foxhunt diag summarize runs/demo/run.jsonl --json
+      foxhunt diag summarize runs/demo
+      foxhunt diag slots --kind tunable
     """
-    from foxhunt_cli.cli.console import Terminal
-    from foxhunt_cli.diag.summary import as_document
-    from foxhunt_cli.diag.summary import summarize as read
-    from foxhunt_cli.diag.verdict import verdicts
 
-    terminal, summary = Terminal(), read(source)
-    if json:
-        terminal.json({**as_document(summary), "verdicts": [vars(verdict) for verdict in verdicts(summary)]})
-        return
-    from foxhunt_cli.diag.render import render
 
-    ascii_only = not terminal.out.encoding.lower().startswith("utf")
-    for part in render(summary, verdicts(summary), terminal.out.width, ascii_only):
-        terminal.show(part)
+diag_app.command("summarize")(summarize)
+diag_app.command("slots")(slots)
+diag_app.command("pipeline")(pipeline)
+diag_app.command("kernels")(kernels)

@@ -45,6 +45,7 @@ class Block:
 def blocks(records: Iterable[dict[str, Any]], lines: int = LINES) -> Iterator[Block]:
     """Groups ``records`` into blocks. Reads and empties what it is given."""
     shape: tuple[Any, ...] | None = None
+    names: tuple[str, ...] = ()
     held: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
     for record in records:

@@ -25,11 +25,11 @@ def problems(steps: Sequence[Step], host_writes: Collection[str] = (), host_read
     found: list[str] = []
     for index, step in enumerate(steps):
         label = f"step {index} ({describe(step)})"
-        for name in _reads(step):
+        for name in reads(step):
             read.add(name)
             if name in table and name not in carried and name not in written:
                 found.append(f"{label}: reads '{name}' before any step wrote it")
-        for name in _writes(step):
+        for name in writes(step):
             written.setdefault(name, label)
     for name, label in written.items():
         if name in table and table[name].lifetime == "iteration" and name not in read and name not in host_reads:
@@ -44,14 +44,16 @@ def describe(step: Step) -> str:
     return step.label if isinstance(step, Matmul) else f"zero {step.name}"
 
 
-def _reads(step: Step) -> Iterator[str]:
+def reads(step: Step) -> Iterator[str]:
+    """Buffers and tensors whose contents the step uses."""
     if isinstance(step, Stage):
         yield from (step.remap.get(name, name) for name in kernel(step.kernel).reads)
     elif isinstance(step, Matmul):
         yield from (step.a.name, step.b.name, *((step.out.name,) if step.accumulate else ()))
 
 
-def _writes(step: Step) -> Iterator[str]:
+def writes(step: Step) -> Iterator[str]:
+    """Buffers and tensors the step changes."""
     if isinstance(step, Stage):
         yield from (step.remap.get(name, name) for name in kernel(step.kernel).writes)
     elif isinstance(step, Matmul):
