@@ -101,6 +101,11 @@ def replay_new_episode_starts_empty(trial: Trial) -> None:
     rig.set(new_episode=[1, 0])
     rig.run(per.push())
     trial.equal("pushed: row 0 two, row 1 four", 6, rig.state(PUSHED))
+    rig.set(new_episode=[0, 1])
+    rig.run(per.push())
+    trial.equal("a new start the host chose: row 0 four, row 1 two", 6, rig.state(PUSHED))
+    at = slice(12, 18)
+    trial.equal("first of row 1", 24, rig.get("store_index")[at][rig.get("store_row")[at] == 1].min())
     trial.equal("first of row 0", 500, rig.get("store_index")[6:12][rig.get("store_row")[6:12] == 0].min())
 
 
@@ -241,6 +246,32 @@ def replay_never_draws_an_empty_or_zero_leaf(trial: Trial) -> None:
         trial.true(f"{label}: least priority drawn", priorities[drawn].min() > 0.0, priorities[drawn].min())
         weight = rig.get("is_weight")
         trial.true(f"{label}: weights in (0, 1]", np.all(weight > 0.0) and np.all(weight <= 1.0), weight.max())
+
+
+def _state_before(output: int) -> int:
+    """The xorshift32 state whose next output is ``output``: each of the three steps undone."""
+    x = output
+    for shift, left in ((5, True), (17, False), (13, True)):
+        undone = x
+        for _ in range(32 // shift + 1):
+            undone = x ^ ((undone << shift if left else undone >> shift) & 0xFFFFFFFF)
+        x = undone
+    return x
+
+
+@oracle("replay")
+def replay_rounded_sums_never_lead_to_an_empty_leaf(trial: Trial) -> None:
+    """1 + 0.6 ulp rounds up to 1 + 1 ulp: the topmost draw lies beyond all mass; it must not fall into a void."""
+    small = 0.6 * 2.0**-23
+    for depth in range(1, 10):
+        far = 1 << depth  # the small leaf: first of its subtree, everything behind it is empty
+        priorities = np.zeros(1024)
+        priorities[0], priorities[far] = 1.0, small
+        rig = _fresh(trial, 1024, 1, priorities)
+        rig.set(rng_replay=_state_before(0xFFFFFFFF))
+        rig.run(per.sample())
+        trial.equal(f"small leaf {far}", far, rig.get("sample_slot"))
+        trial.true(f"small leaf {far}: the root is rounded up", float(rig.get("per_tree")[1]) > 1.0 + small)
 
 
 @oracle("replay")
