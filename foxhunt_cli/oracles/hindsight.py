@@ -162,6 +162,16 @@ def hindsight_inject_path_label_copies_the_moment(trial: Trial) -> None:
 
 
 @oracle("hindsight")
+def hindsight_inject_path_label_finds_an_old_moment(trial: Trial) -> None:
+    """The slot noted iterations ago is the one copied, in every row, though each iteration looks again."""
+    position = np.stack([held(40, 2, 36, 1), held(40, 2, 35, 2), held(40, 3, 36, -1)], axis=1)
+    scene = Scene(trial, hill(60, 5, 12.0), position, np.zeros(40), label=PATH, n=8).play()
+    got = [(g["row"], g["birth"], g["n"], g["next_h"]) for g in scene.injected()]
+    trial.equal("copies of n = 8", [(r, 5, 8, 13.0 + ROW_CODE * r) for r in (1, 0)], got[:2])
+    trial.equal("the short's first minimum", (2, 10), got[2][:2])
+
+
+@oracle("hindsight")
 def hindsight_inject_path_label_trusts_no_stale_slot(trial: Trial) -> None:
     """A slot about to be overwritten, or of another moment, is not copied: built from encodings instead."""
     for case in ("about to be overwritten", "synthetic", "another row", "untouched"):

@@ -145,5 +145,6 @@ def hindsight_backward_comes_before_forward(trial: Trial) -> None:
     position = np.stack([held(32, 2, 8, 2), held(32, 20, 30, 1)], axis=1)
     mids = np.stack([1000.0 + np.arange(60.0), hill(60, 26, 26.0)], axis=1)
     scene = Scene(trial, mids, position, 0.0, HINDSIGHT_THRESHOLD=1.5).play()
+    trial.equal("counts", [1, 1], [scene.history[-1]["backward"], scene.history[-1]["forward"]])
     trial.equal("sources", [BACKWARD, FORWARD], [g["source"] for g in scene.injected()])
     trial.equal("rows", [1, 0], [g["row"] for g in scene.injected()])
