@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from foxhunt_cli.cli.diag_run import summarize
+from foxhunt_cli.cli.diag_live import tail
+from foxhunt_cli.cli.diag_run import check, compare, summarize
 from foxhunt_cli.cli.diag_tables import kernels, pipeline, slots
 
 diag_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -22,6 +23,9 @@ def diag() -> None:
 
 
 diag_app.command("summarize")(summarize)
+diag_app.command("check")(check)
+diag_app.command("compare")(compare)
+diag_app.command("tail")(tail)
 diag_app.command("slots")(slots)
 diag_app.command("pipeline")(pipeline)
 diag_app.command("kernels")(kernels)

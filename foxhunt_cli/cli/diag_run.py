@@ -33,3 +33,78 @@ def summarize(source: Run, json: JSON = False) -> None:
     ascii_only = not terminal.out.encoding.lower().startswith("utf")
     for part in render(summary, verdicts(summary), terminal.out.width, ascii_only):
         terminal.show(part)
+
+
+def check(source: Run, json: JSON = False) -> None:
+    """Hold a run against the kill criteria; exit status 1 if any is not met.
+
+    Finite numbers, losses that do not diverge, trades to the end, a policy that still explores, no controller dead or
+    stuck at a bound without a reason, hindsight that fires on closes only.
+
+    \b
+    Examples:
+      foxhunt diag check runs/demo
+      foxhunt diag check runs/demo --json
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.diag.check import check as judge
+    from foxhunt_cli.diag.check import failed
+    from foxhunt_cli.diag.compare import read_object
+    from foxhunt_cli.diag.render import verdict_table
+    from foxhunt_cli.diag.summary import summarize as read
+
+    terminal, summary = Terminal(), read(source)
+    criteria = judge(summary, read_object(summary.path.parent / "manifest.json"))
+    not_met = sum(criterion.mark == "bad" for criterion in criteria)
+    if json:
+        terminal.json(
+            {"path": str(summary.path), "passed": not failed(criteria), "criteria": [vars(c) for c in criteria]}
+        )
+    else:
+        terminal.show(verdict_table(criteria))
+        terminal.show(f"{not_met} of {len(criteria)} criteria not met" if not_met else "all criteria met")
+    if failed(criteria):
+        raise typer.Exit(1)
+
+
+def compare(
+    sources: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more run directories.")],
+    json: JSON = False,
+) -> None:
+    """Put runs side by side: what differs in their settings, then their figures.
+
+    Figures are means over the last quarter of each run, per row; held out: the final evaluation.
+
+    \b
+    Examples:
+      foxhunt diag compare runs/demo runs/other
+      foxhunt diag compare runs/demo runs/other --json
+    """
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.diag.compare import differences, load, rows
+
+    if len(sources) < 2:
+        raise typer.BadParameter(f"RUN: expected two or more runs, got {len(sources)}")
+    terminal, runs = Terminal(), load(sources)
+    figures, settings = list(rows(runs)), differences(runs)
+    if json:
+        terminal.json(
+            {
+                "runs": [run.name for run in runs],
+                "differences": settings,
+                "figures": {row.label: row.values for row in figures},
+            }
+        )
+        return
+    from foxhunt_cli.cli.tables import plain_table
+    from foxhunt_cli.diag.verdict import number
+
+    table = plain_table("", *(run.name for run in runs))
+    for name, values in settings.items():
+        table.add_row(name, *("unset" if value is None else str(value) for value in values))
+    if settings:
+        table.add_section()
+        table.add_row("")
+    for row in figures:
+        table.add_row(row.label, *map(number, row.values))
+    terminal.show(table)

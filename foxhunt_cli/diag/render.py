@@ -44,7 +44,7 @@ def render(summary: Summary, judged: list[Verdict], width: int, ascii_only: bool
     controllers = summary.group("controllers.")
     yield _headline(summary)
     yield ""
-    yield _verdict_table(judged)
+    yield verdict_table(judged)
     yield from _section(f"Over time, {rate_unit(summary)}", _time_table(summary))
     yield from _section("Losses", draw.table(_moving(summary.group("loss."))))
     yield from _section(f"Market, net PnL to wins {rate_unit(summary)}", draw.table(*_market(summary)))
@@ -82,7 +82,8 @@ def _headline(summary: Summary) -> str:
     return f"{summary.path}\n{steps}; {summary.lines:,} lines{torn}"
 
 
-def _verdict_table(judged: list[Verdict]) -> Table:
+def verdict_table(judged: list[Verdict]) -> Table:
+    """One row a verdict: mark, topic, answer."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for verdict in judged:
         mark, topic = Text(verdict.mark, style=MARK_STYLE[verdict.mark]), Text(verdict.topic, style="bold")
