@@ -57,3 +57,18 @@ extern "C" __global__ void rl_value_rows(const float* v_all, const float* b_v, c
     }
     value[row] = fmaf(popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]), raw, isv[ISV_POPART_MEAN]);
 }
+
+// rl_q_action_kernel: the action of greatest ensemble value at the row's class.
+// launch: threads B, block 64
+// One thread a row. ensemble_q [T, B, P, 11] scaled; position_class [T+1, B]; action_drawn [T, B]. The first of equals
+// wins, but Hold before all others, so that a critic without an opinion does nothing. NaN values never win.
+extern "C" __global__ void rl_q_action_kernel(const float* ensemble_q, const int* position_class,
+                                              signed char* action_drawn, int B, int P, int t) {
+    int b = blockIdx.x * blockDim.x + threadIdx.x;
+    if (b >= B) return;
+    const long long row = (long long)t * B + b;
+    const float* q = ensemble_q + (row * P + position_class[row]) * N_ACTIONS;
+    int best = ACTION_HOLD;
+    for (int a = 0; a < N_ACTIONS; ++a) best = q[a] > q[best] ? a : best;
+    action_drawn[row] = (signed char)best;
+}

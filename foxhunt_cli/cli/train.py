@@ -23,6 +23,8 @@ OPTIONS = {
     "rollout": ("rollout", "--rollout"),
     "updates": ("updates", "--updates"),
     "replay_batch": ("replay_batch", "--replay-batch"),
+    "hindsight": ("hindsight", "--hindsight"),
+    "hindsight_directions": ("hindsight_directions", "--hindsight-directions"),
     "reward": ("reward", "--reward"),
     "encoder": ("encoder", "--encoder"),
     "seed": ("seed", "--seed"),
@@ -64,6 +66,12 @@ def train(
         int | None, typer.Option("--updates", help="Critic updates an iteration; 0 = PPO alone [4].")
     ] = None,
     replay_batch: Annotated[int | None, typer.Option("--replay-batch", help="Rows of a critic update [256].")] = None,
+    hindsight: Annotated[
+        str | None, typer.Option("--hindsight", help="none, close, peak or path [path].")
+    ] = None,
+    hindsight_directions: Annotated[
+        str | None, typer.Option("--hindsight-directions", help="both, backward, forward or off [both].")
+    ] = None,
     reward: Annotated[str | None, typer.Option("--reward", help="mark_to_market or realised [mark_to_market].")] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: full or mlp [full].")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random stream [0].")] = None,

@@ -74,6 +74,19 @@ class RunConfig(BaseModel):
     replay_capacity: int | None = Field(None, ge=1)
     """Slots of the replay, a power of two; by default the next one at or above 32,768 and 128 a row."""
 
+    hindsight: Literal["none", "close", "peak", "path"] = "path"
+    """path: the critic learns every position and action from the price path, and hindsight repeats the moments that
+    mattered. close, peak: it learns the executed action, and hindsight adds a labelled transition. none: no hindsight."""
+
+    hindsight_directions: Literal["both", "backward", "forward", "off"] = "both"
+    """Which hindsight adds transitions: of peaks (backward), of what came after a close (forward), both, none."""
+
+    entry_gates: bool = False
+    """Entries must pass the confidence gate (C51) and the forward-return gate."""
+
+    controllers: dict[str, Literal["on", "fixed"]] = {}
+    """Controllers switched on or frozen against the preset, e.g. {"ppo_clip": "fixed"}."""
+
     reward: Literal["mark_to_market", "realised"] = "mark_to_market"
     """What a step pays: change of equity, or PnL at the close of a trade only."""
 

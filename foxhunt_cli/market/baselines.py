@@ -1,6 +1,6 @@
 """Rule-based baselines as a data column: the side each snapshot's rule wants (1 long, -1 short, 0 flat, 2 keep).
 
-They trade through the same environment as the agent, with the small size. Every rule is causal: the side at a
+They trade through the same environment as the agent, up to the same lot limit. Every rule is causal: the side at a
 snapshot uses that snapshot and earlier ones of its session only.
 """
 

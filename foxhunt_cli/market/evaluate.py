@@ -21,10 +21,10 @@ from foxhunt_cli.isv.table import number
 from foxhunt_cli.market import baselines
 from foxhunt_cli.market.metrics import Play, summarise
 from foxhunt_cli.market.prepare import prepare_data
-from foxhunt_cli.pipeline.iteration import following, playing
+from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
 
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
-AGENT = "agent"
+AGENT, CRITIC = "agent", "critic"
 _PER_STEP = ("pnl_step_usd", "position_after", "fill_lots", "closed", "closed_trade_pnl_usd",
              "closed_trade_steps", "closed_excursion_usd")  # fmt: skip
 _RANDOM_SEED_SALT = 7919
@@ -92,7 +92,7 @@ class Evaluator:
 
     def agent(self) -> Evaluation:
         """The trained policy alone: what a periodic evaluation reports."""
-        return Evaluation({AGENT: summarise(self._play(AGENT, None))}, self._notes())
+        return Evaluation({kind: summarise(self._play(kind, None)) for kind in self._learned()}, self._notes())
 
     def all_policies(self) -> Evaluation:
         """The trained policy and every baseline."""
@@ -106,9 +106,14 @@ class Evaluator:
             "flow": baselines.flow_follower,
         }
         policies = {AGENT: summarise(agent)}
+        policies |= {kind: summarise(self._play(kind, None)) for kind in self._learned() if kind != AGENT}
         for name, rule in rules.items():
             policies[name] = summarise(self._play("rule", rule(self._market)))
         return Evaluation(policies, self._notes())
+
+    def _learned(self) -> tuple[str, ...]:
+        """What there is to play: the policy, and the critic's own greedy choice where the run has a critic."""
+        return (AGENT, CRITIC) if self._config.updates else (AGENT,)
 
     def _notes(self) -> list[str]:
         rows, steps = len(self._segments.first), self._segments.steps
@@ -127,10 +132,17 @@ class Evaluator:
 
         device: Device = self._trained.device
         if kind == AGENT:
-            shared = {n: a for n, a in self._trained.arrays.items() if n in self._trained.layout.offsets or n == "params"}
-            return build_engine(device, self._config, self._data, playing, extra=shared)
+            return build_engine(device, self._config, self._data, playing, extra=self._weights())
+        if kind == CRITIC:
+            return build_engine(device, self._config, self._data, playing_by_value, extra=self._weights())
         signal = {"signal": device.zeros(self._data.n_snapshots, np.int8)}
         return build_engine(device, self._config, self._data, following, extra=signal)
+
+    def _weights(self) -> dict[str, Any]:
+        """The trained engine's own tensors and target copies: what it learns is what is played."""
+        trained = self._trained
+        own = {"params", "target_params", *trained.layout.offsets, *(f"target_{n}" for n in trained.layout.offsets)}
+        return {name: array for name, array in trained.arrays.items() if name in own}
 
     def _play(self, kind: str, signal: np.ndarray | None) -> Play:
         """Play all segments once from flat accounts."""

@@ -12,10 +12,10 @@ from foxhunt_cli.nets.target import CriticBatch
 from foxhunt_cli.pipeline import learn
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Step
-from foxhunt_cli.replay import path_targets, per
+from foxhunt_cli.replay import hindsight, path_targets, per
 
 FEATURES = "target_h"
-_BATCH = CriticBatch(discount="path_discount")
+_PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
 
 
 def parameters() -> tuple[Parameter, ...]:
@@ -29,16 +29,24 @@ def encode(shape: Shape) -> list[Step]:
 
 
 def store(shape: Shape) -> list[Step]:
-    """Every moment whose successors exist goes to the replay; the tree above them is renewed."""
-    return [*per.push(FEATURES), *per.tree_of_pushed(shape.capacity, shape.batch, shape.rollout)]
+    """Every moment whose successors exist goes to the replay, then hindsight's; the tree above them is renewed."""
+    return [
+        *per.push(FEATURES),
+        *(hindsight.inject(shape.directions, FEATURES) if shape.injects else ()),
+        *per.tree_of_pushed(shape.capacity, shape.batch, shape.rollout),
+    ]
+
+
+def values(shape: Shape) -> list[Step]:
+    """Ensemble values of every class and action at this iteration's states, without noise."""
+    rows = shape.rollout * shape.batch
+    return [*c51.support(), *distill.action_values(rows, min(rows, shape.replay_batch), FEATURES)]
 
 
 def teach(shape: Shape) -> list[Step]:
-    """Ensemble values of every class and action at this iteration's states, distilled into the policy's gradient."""
-    rows = shape.rollout * shape.batch
+    """The values, distilled into the policy's gradient."""
     return [
-        *c51.support(),
-        *distill.action_values(rows, min(rows, shape.replay_batch), FEATURES),
+        *values(shape),
         *distill.gradients(all_classes=True),
         *distill.agreement(),
     ]
@@ -46,19 +54,20 @@ def teach(shape: Shape) -> list[Step]:
 
 def updates(shape: Shape) -> list[Step]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
-    steps: list[Step] = [*path_targets.table()]
+    path, batch = shape.path, _PATH_BATCH if shape.path else _EXECUTED_BATCH
+    steps: list[Step] = [*(path_targets.table() if path else ())]
     for update in range(shape.updates):
         steps += [
             *per.sample(),
-            *path_targets.targets(),
+            *(path_targets.targets() if path else ()),
             *c51.draw_noise(),
             *c51.compose_noise(),
-            *c51.forward(_BATCH),
-            *c51.loss_and_backward(_BATCH, update, path=True),
+            *c51.forward(batch),
+            *c51.loss_and_backward(batch, update, path=path),
             *iqn.draw_taus(),
             *iqn.embed_taus(),
-            *iqn.forward(_BATCH, path=True),
-            *iqn.loss_and_backward(_BATCH, path=True),
+            *iqn.forward(batch, path=path),
+            *iqn.loss_and_backward(batch, path=path),
             *learn.optimiser("critic"),
             *per.update_priorities(shape.capacity, shape.replay_batch),
             *target.polyak(),

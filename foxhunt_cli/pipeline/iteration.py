@@ -5,10 +5,11 @@ Read top to bottom: it is the program. Everything above it prepares, everything 
 
 from __future__ import annotations
 
-from foxhunt_cli.nets import policy
-from foxhunt_cli.pipeline import critic, learn, rollout
+from foxhunt_cli.nets import frd, policy
+from foxhunt_cli.pipeline import control, critic, learn, rollout
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, at
+from foxhunt_cli.replay import hindsight
 
 
 def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
@@ -22,11 +23,14 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         *rollout.iteration_begin(),
         *learn.forward(shape),
         *(critic.encode(shape) if shape.critic else ()),
-        *_environment_steps(shape, policy.draw()),
-        *rollout.after_rollout(),
+        *(frd.forward() if shape.entry_gates else ()),
+        *_environment_steps(shape, policy.draw(), train=True),
+        *rollout.after_rollout(control.before_reward_controllers(shape.frozen)),
+        *control.after_rollout_controllers(shape.frozen, plateau=shape.plateau, reproject=shape.critic),
         *(critic.store(shape) if shape.critic else ()),
         *learn.update(shape, critic.teach(shape) if critic_on else ()),
         *(critic.updates(shape) if critic_on else ()),
+        *control.after_updates_controllers(critic=critic_on),
         Stage("rl_loss_total"),
         Stage("rl_diag_record"),
         Stage("gpu_advance_cursor"),
@@ -40,6 +44,19 @@ def playing(shape: Shape) -> list[Step]:
         *rollout.iteration_begin(),
         *learn.forward(shape),
         *_environment_steps(shape, policy.draw(greedy="1")),
+        Stage("gpu_advance_cursor"),
+    ]
+
+
+def playing_by_value(shape: Shape) -> list[Step]:
+    """One iteration of evaluation of the critic: the action of greatest ensemble value, noise off."""
+    return [
+        *_windows(draw_episodes=False),
+        *rollout.iteration_begin(),
+        *learn.inputs(shape),
+        *critic.encode(shape),
+        *critic.values(shape),
+        *_environment_steps(shape, Stage("rl_q_action_kernel")),
         Stage("gpu_advance_cursor"),
     ]
 
@@ -58,9 +75,13 @@ def _windows(draw_episodes: bool) -> list[Step]:
     return [*draw, Stage("snap_feature_assemble_batched", {"offset": "0"})]
 
 
-def _environment_steps(shape: Shape, draw: Stage) -> list[Step]:
+def _environment_steps(shape: Shape, draw: Stage, *, train: bool = False) -> list[Step]:
+    """T steps: draw, gates, overrides, fill, bookkeeping; in training hindsight watches every step."""
     steps: list[Step] = []
     for t in range(shape.rollout):
+        gates = control.entry_gates(t, critic.FEATURES) if train and shape.entry_gates else ()
         steps.append(Stage(draw.kernel, {**draw.remap, **at(t)}))
-        steps.extend(rollout.environment_step(t))
+        steps.extend(rollout.environment_step(t, gates))
+        if train and shape.injects:
+            steps.extend(hindsight.track(t))
     return steps

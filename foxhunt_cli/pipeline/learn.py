@@ -36,10 +36,15 @@ def parameters(shape: Shape) -> tuple[Parameter, ...]:
     )
 
 
+def inputs(shape: Shape) -> list[Step]:
+    """What the encoder needs beside the windows."""
+    return list(_INPUTS[shape.encoder])
+
+
 def forward(shape: Shape) -> list[Step]:
     """Encodings and head outputs of all T + 1 states."""
     encoder = ENCODERS[shape.encoder]
-    return [*_INPUTS[shape.encoder], *encoder.forward(snapshots(shape)), *policy.forward()]
+    return [*inputs(shape), *encoder.forward(snapshots(shape)), *policy.forward()]
 
 
 def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
@@ -51,7 +56,8 @@ def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
     if shape.supervised:
         supervised = [Stage("gpu_gather_frd_labels")]
         for head in SUPERVISED:
-            supervised += [*head.forward(), *head.loss_and_backward()]
+            ready = head is frd and shape.entry_gates  # the gate needed it before the rollout
+            supervised += [*(() if ready else head.forward()), *head.loss_and_backward()]
     return [
         Zero("nonfinite_parts"),
         *policy.losses(),

@@ -6,10 +6,12 @@ in training, a rule in a baseline). A later override wins, so safety comes last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from foxhunt_cli.pipeline.stage import Stage, Step, at
 
-# Kernels of one environment step. The entry gates (confidence, forward return) belong behind ``rl_action_begin``:
-# they act on what the policy drew, and everything below may override them.
+# Kernels of one environment step. The entry gates (confidence, forward return) stand behind ``rl_action_begin``: they
+# act on what the policy drew, and everything below may override them.
 _OVERRIDES = ("rl_min_hold_check", "rl_trail_mutate", "rl_trail_stop_check", "rl_drawdown_stop", "rl_heat_cap")
 _EXECUTION = (
     "actions_to_market_targets",
@@ -35,12 +37,12 @@ def iteration_begin() -> list[Step]:
     return [Stage("rl_rollout_begin")]
 
 
-def environment_step(t: int) -> list[Step]:
-    """Environment step ``t`` of the iteration, after ``action_drawn[t]`` has been written."""
-    names = ("rl_action_begin", *_OVERRIDES, *_EXECUTION)
-    return [Stage(name, at(t)) for name in names]
+def environment_step(t: int, gates: Sequence[Step] = ()) -> list[Step]:
+    """Environment step ``t`` of the iteration, after ``action_drawn[t]`` has been written; ``gates`` judge the draw."""
+    names = (*_OVERRIDES, *_EXECUTION)
+    return [Stage("rl_action_begin", at(t)), *gates, *(Stage(name, at(t)) for name in names)]
 
 
-def after_rollout() -> list[Step]:
-    """Once all T steps are played: trade averages (the scale controller reads them), reward, statistics."""
-    return [Stage("ema_update_on_done"), *(Stage(name) for name in _STATISTICS)]
+def after_rollout(scale: Sequence[Step] = ()) -> list[Step]:
+    """Once all T steps are played: trade averages, ``scale`` (what reads them before the reward), reward, statistics."""
+    return [Stage("ema_update_on_done"), *scale, *(Stage(name) for name in _STATISTICS)]

@@ -7,21 +7,44 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes and choices of one run.
-
-    rollout: T. batch: B. encoder: "mlp" or "full". updates: U, replay updates an iteration; 0 = no critic.
-    replay_batch: R. capacity: slots of the replay. supervised: the heads that learn from labels.
-    """
+    """Sizes and choices of one run."""
 
     rollout: int
+    """T: environment steps of an iteration."""
     batch: int = 16
+    """B: rows."""
     encoder: str = "full"
+    """"mlp" or "full"."""
     updates: int = 4
+    """U: replay updates an iteration; 0 = no critic."""
     replay_batch: int = 256
+    """R: transitions of a replay batch."""
     capacity: int = 32_768
+    """C: slots of the replay."""
+    hindsight: str = "path"
+    """What the critic learns from and hindsight adds: "none", "close", "peak" or "path"."""
+    directions: str = "both"
+    """Which hindsight adds transitions: "both", "backward", "forward" or "off"."""
     supervised: bool = True
+    """The heads that learn from labels (forward returns, direction, outcome)."""
+    entry_gates: bool = False
+    """The confidence and forward-return gates judge what the policy drew."""
+    frozen: frozenset[str] = frozenset()
+    """Controllers that do not run: their slots keep their seeds."""
+    plateau: bool = False
+    """The learning rate halves when a loss stands still."""
 
     @property
     def critic(self) -> bool:
         """Whether there is a critic at all."""
         return self.updates > 0
+
+    @property
+    def path(self) -> bool:
+        """Whether the critic learns every class and action from the price path, not the executed action alone."""
+        return self.hindsight == "path"
+
+    @property
+    def injects(self) -> bool:
+        """Whether hindsight adds transitions to the replay."""
+        return self.critic and self.hindsight != "none" and self.directions != "off"

@@ -21,12 +21,13 @@ from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
-from foxhunt_cli.pipeline import critic, learn
+from foxhunt_cli.pipeline import control, critic, learn
 from foxhunt_cli.pipeline.build import build, kernels_of
-from foxhunt_cli.pipeline.iteration import following, playing, training
+from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
 from foxhunt_cli.pipeline.tables import buffers
+from foxhunt_cli.replay import hindsight
 from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
@@ -37,6 +38,7 @@ N_TAU = 32
 _RANDOM_STREAMS = {
     "rng_episode": "episode",
     "rng_action": "action",
+    "rng_gate": "gate",
     "rng_replay": "replay",
     "rng_c51_noise": "noise/c51",
     "rng_c51_target_noise": "noise/target_c51",
@@ -44,6 +46,7 @@ _RANDOM_STREAMS = {
     "rng_tau_next": "tau/next",
 }
 _ONES = ("ones", "ones_replay")
+_OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
 _VECTORS = ("params", "grads", "adam_m", "adam_v")
 _CODES = ("group_code", "branch_code", "encoder_code")
 
@@ -94,7 +97,31 @@ def shape_of(config: RunConfig) -> Shape:
     """What of the config decides the ordered list. Raises ValueError on a replay capacity that cannot serve B x T."""
     b, t, wanted = config.batch, config.rollout, config.replay_capacity
     capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
-    return Shape(t, b, config.encoder, config.updates, config.replay_batch, capacity)
+    return Shape(
+        rollout=t,
+        batch=b,
+        encoder=config.encoder,
+        updates=config.updates,
+        replay_batch=config.replay_batch,
+        capacity=capacity,
+        hindsight=config.hindsight,
+        directions=config.hindsight_directions,
+        entry_gates=config.entry_gates,
+        frozen=frozen_controllers(config),
+    )
+
+
+def frozen_controllers(config: RunConfig) -> frozenset[str]:
+    """The preset's frozen controllers, changed by ``controllers.<name> = "fixed" | "on"``. Raises ValueError."""
+    frozen = set(control.FROZEN["foxhunt"])
+    for name, state in config.controllers.items():
+        if name not in control.CONTROLLERS:
+            known = ", ".join(control.CONTROLLERS)
+            raise ValueError(f"controllers.{name}: no such controller; there are {known}")
+        (frozen.add if state == "fixed" else frozen.discard)(name)
+    if not config.updates:
+        frozen |= _OF_THE_CRITIC
+    return frozenset(frozen)
 
 
 def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
@@ -164,7 +191,8 @@ def prefill_iterations(config: RunConfig) -> int:
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
     """Compile every kernel of a training run in one go: preparation, training, evaluation."""
     shape = shape_of(config)
-    names = [*PREPARE_KERNELS, *(n for steps in (training, playing, following) for n in kernels_of(steps(shape)))]
+    lists = [training, playing, following, *([playing_by_value] if shape.critic else [])]
+    names = [*PREPARE_KERNELS, *(name for steps in lists for name in kernels_of(steps(shape)))]
     device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
 
 
@@ -219,7 +247,10 @@ def _names(steps: Sequence[Step]) -> set[str]:
 
 def _seed(device: Device, arrays: dict[str, Any], config: RunConfig, data: PreparedData) -> None:
     """Start-up values: the ISV, random states, rows of ones."""
-    device.write(arrays["isv"], start_isv(config, data))
+    isv = start_isv(config, data)
+    device.write(arrays["isv"], isv)
+    if "isv_seed" in arrays:
+        device.write(arrays["isv_seed"], isv)
     for name, stream in _RANDOM_STREAMS.items():
         if name in arrays:
             device.write(arrays[name], seed_states(config.seed, stream, arrays[name].size))
@@ -240,6 +271,7 @@ def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
     isv[number("FRD_SIGMA_SHORT") : number("FRD_SIGMA_LONG") + 1] = data.sigmas
     if config.reward == "mark_to_market" and "reward_scale" not in config.isv:
         isv[number("REWARD_SCALE")] = 1.0 / (data.sigmas[1] * data.instrument.tick_value_usd)
+    isv[number("HINDSIGHT_LABEL")] = hindsight.LABELS.get(config.hindsight, 0)
     span = 4.0 * (config.lot_limit or data.instrument.lot_limit)
     for name, value in (("C51_V_MAX", span), ("C51_V_MIN", -span)):
         if name.lower() not in config.isv:

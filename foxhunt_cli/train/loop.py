@@ -194,11 +194,8 @@ def _evaluate(run: Run) -> Evaluation:
     assert run.evaluator is not None
     evaluation = run.evaluator.agent()
     run_dir.write_json(run.path / "eval" / f"step-{run.step:09d}.json", evaluation.as_dict())
-    agent = evaluation.policies["agent"]
-    run.terminal.note(
-        f"eval at step {run.step:,}: net {agent['net USD / 1,000 steps']:+,.1f} USD per 1,000 steps, "
-        f"{agent['trades']:,.0f} trades"
-    )
+    figures = (f"{who} {p['net USD / 1,000 steps']:+,.1f} ({p['trades']:,.0f} trades)" for who, p in evaluation.policies.items())
+    run.terminal.note(f"eval at step {run.step:,}, net USD per 1,000 steps: {', '.join(figures)}")
     return evaluation
 
 

