@@ -35,7 +35,7 @@ extern "C" __global__ void rl_per_push_count(const unsigned char* terminal, cons
 }
 
 // rl_per_push: slots for all completed moments by one block-wide prefix sum over (t, row); moves head, size and clock.
-// launch: blocks 1, block 128 if T*B <= 8192 else 1024
+// launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
 // updates: replay_state, isv
 // One block; every thread owns a run of adjacent (t, row) items. push_count [T,B]; push_offset [T,B]: transitions
 // before this item's first; store_source [C]: synthetic transitions that are about to be overwritten leave the count
@@ -124,7 +124,7 @@ extern "C" __global__ void rl_per_push_copy(
 }
 
 // rl_per_pending: keeps what is still pending for the next iteration.
-// launch: threads B*32*8, block 64
+// launch: threads B*8*(T if T < 32 else 32), block 64
 // updates: pending_h, pending_reward, pending_lots, pending_action
 // COPY_LANES threads a (row, age): age j is moment T - 1 - j. Writes only moments of this iteration that are pending
 // (j < pending_moments [B], after the push); older ones are in their place already. Clock as in rl_per_push_copy.
@@ -134,7 +134,7 @@ extern "C" __global__ void rl_per_pending(const float* h, const float* reward, c
                                           signed char* pending_lots, signed char* pending_action, int T, int B) {
     int thread = blockIdx.x * blockDim.x + threadIdx.x;
     int lane = thread % COPY_LANES, item = thread / COPY_LANES, b = item % B, j = item / B, s = T - 1 - j;
-    if (j >= N_STEP_MAX || j >= pending_moments[b] || s < 0) return;
+    if (j >= N_STEP_MAX || s < 0 || j >= pending_moments[b]) return;
     unsigned int birth = replay_state[REPLAY_CLOCK] - 1u - (unsigned int)j;
     long long ring = (long long)(birth % N_STEP_MAX) * B + b, here = (long long)s * B + b;
     copy_encoding(pending_h + ring * HIDDEN_DIM, h + here * HIDDEN_DIM, lane);

@@ -64,7 +64,7 @@ extern "C" __global__ void rl_per_gather(const unsigned int* sample_slot, const 
 }
 
 // rl_per_weights: importance weights, at most 1.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if R <= 512 else 256
 // One block strides over the batch. sample_priority [R] > 0; is_weight [R]. Slot read: PER_BETA.
 extern "C" __global__ void rl_per_weights(const float* sample_priority, const float* isv, float* is_weight, int R) {
     __shared__ float scratch[32];

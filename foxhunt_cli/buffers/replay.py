@@ -51,6 +51,7 @@ _SAMPLE = (
     Buffer("rng_replay", "R", "uint32", "persistent", "state", "xorshift32 state of a stratum"),
     _batch("sample_slot", "uint32", "slot", "slot drawn"),
     _batch("sample_priority", "float32", "priority", "its leaf when it was drawn"),
+    _batch("new_priority", "float32", "priority", "priority after the update; 0 = its TD error was not finite"),
     _batch("is_weight", "float32", "1", "importance weight, at most 1"),
     _batch("replay_h", "float32", "1", "critic features at the moment", ", HIDDEN_DIM"),
     _batch("replay_next_h", "float32", "1", "critic features n steps later", ", HIDDEN_DIM"),

@@ -27,7 +27,7 @@ def sample() -> list[Step]:
 
 def update_priorities(capacity: int, rows: int, td: str = "c51_td") -> list[Step]:
     """Leaves of the batch from its TD errors, then the tree above them."""
-    return [Stage("rl_per_update_priority", {"td": td}), *tree_of_sampled(capacity, rows)]
+    return [Stage("rl_per_leaves", {"td": td}), Stage("rl_per_update_priority"), *tree_of_sampled(capacity, rows)]
 
 
 def tree_rebuild(capacity: int) -> list[Step]:

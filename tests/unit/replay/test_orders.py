@@ -9,6 +9,7 @@ from foxhunt_cli.device.cpu import CpuDevice
 from foxhunt_cli.oracles.env_rig import random_market
 from foxhunt_cli.oracles.replay_rig import ReplayRig, random_iteration
 from foxhunt_cli.replay import hindsight, path_targets, per
+from foxhunt_cli.replay.constants import SIZE, SYNTHETIC
 
 CAPACITY, BATCH, ROLLOUT, SAMPLES = 1024, 9, 8, 48
 EXTRA = (
@@ -40,7 +41,10 @@ def played(order: str) -> dict[str, np.ndarray]:
         rig.set(closed=closed, closed_trade_pnl_usd=rng.normal(0, 20, closed.shape), c51_td=rng.random(SAMPLES))
         rig.run(steps)
         before, cursor = after[-1], cursor + ROLLOUT
-    assert rig.slot("HINDSIGHT_SHARE") > 0.0
+        source, share = rig.get("store_source"), rig.slot("HINDSIGHT_SHARE")
+        assert np.count_nonzero(source) == rig.state(SYNTHETIC) and share <= rig.slot("HINDSIGHT_MAX_SHARE")
+        assert np.count_nonzero(rig.leaves()) == rig.state(SIZE)
+    assert share > 0.0 and rig.state(SIZE) == CAPACITY
     return {name: rig.get(name) for name in (*(row.name for row in ROWS), "isv")}
 
 

@@ -1,0 +1,84 @@
+"""Prioritised replay against other buffers: microseconds a round of push, sample and priority update.
+
+A round adds ``rows`` transitions, draws ``rows`` of them with all fields and importance weights, and updates their
+priorities and the sum tree. Peers run in the same process, one after another, where their packages are installed.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from foxhunt_cli.bench import replay_peers
+from foxhunt_cli.device.base import Device
+from foxhunt_cli.device.select import select
+from foxhunt_cli.oracles.replay_rig import ReplayRig
+from foxhunt_cli.replay import per
+from foxhunt_cli.replay.capacity import check_capacity
+
+CAPACITIES = (1 << 15, 1 << 17, 1 << 20)
+_REPEATS = 9
+_WARM_UP = 5
+
+
+def run(
+    device: str = "auto", *, rows: int = 256, capacities: Sequence[int] = CAPACITIES, seconds: float = 10.0,
+    peers: Sequence[str] = replay_peers.PACKAGES,
+) -> dict[str, Any]:  # fmt: skip
+    """Figures by label: per capacity and buffer the median of repeats with their spread, microseconds a round.
+
+    Raises ValueError for a capacity that is no power of two or too small for ``rows``.
+    """
+    selected = select(device).device
+    figures: dict[str, Any] = {
+        "device": selected.name,
+        "one round": f"push {rows}, sample {rows} with all fields and weights, update {rows} priorities",
+    }
+    share = seconds / (len(capacities) * (1 + len(peers)))
+    for capacity in (check_capacity(c, rows, 1) for c in capacities):
+        figures[f"foxhunt, {capacity}"] = _measure(_ours(selected, capacity, rows), share)
+        for name in peers:
+            if replay_peers.missing(name):
+                figures[f"{name}, {capacity}"] = "not installed"
+                continue
+            figures[f"{name}, {capacity}"] = _measure(replay_peers.make(name, capacity, rows), share)
+    return figures
+
+
+def _ours(device: Device, capacity: int, rows: int) -> Callable[[], None]:
+    """One environment step of ``rows`` rows with n = 1, and one update; the store is full."""
+    rig = ReplayRig(device, batch=rows, rollout=1, capacity=capacity, rows=rows, isv={"N_STEP": 1.0, "PER_BETA": 0.4})
+    rng = np.random.default_rng(0)
+    rig.set(h_bar=rng.standard_normal((2, rows, 128)), reward=rng.standard_normal((1, rows)))
+    rig.set(c51_td=rng.random(rows) + 0.1)
+    push = [*per.push(), *per.tree_of_pushed(capacity, rows, 1)]
+    fill = rig.plan(push)
+    for _ in range(-(-capacity // rows)):
+        fill.run()
+    plan = rig.plan([*push, *per.sample(), *per.update_priorities(capacity, rows)])
+
+    def round_() -> None:
+        plan.run()
+        device.synchronize()
+
+    return round_
+
+
+def _measure(round_: Callable[[], None], seconds: float) -> str:
+    for _ in range(_WARM_UP):
+        round_()
+    started = time.perf_counter()
+    round_()
+    once = time.perf_counter() - started
+    count = max(1, int(seconds / _REPEATS / once))
+    measured = []
+    for _ in range(_REPEATS):
+        started = time.perf_counter()
+        for _ in range(count):
+            round_()
+        measured.append((time.perf_counter() - started) / count * 1e6)
+    return f"{statistics.median(measured):,.0f} us ({min(measured):,.0f} to {max(measured):,.0f}, {_REPEATS} repeats)"
