@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from foxhunt_cli.cli.diag_files import export, plot
 from foxhunt_cli.cli.diag_live import tail
 from foxhunt_cli.cli.diag_run import check, compare, summarize
 from foxhunt_cli.cli.diag_tables import kernels, pipeline, slots
@@ -26,6 +27,8 @@ diag_app.command("summarize")(summarize)
 diag_app.command("check")(check)
 diag_app.command("compare")(compare)
 diag_app.command("tail")(tail)
+diag_app.command("plot")(plot)
+diag_app.command("export")(export)
 diag_app.command("slots")(slots)
 diag_app.command("pipeline")(pipeline)
 diag_app.command("kernels")(kernels)

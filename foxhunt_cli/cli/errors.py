@@ -26,6 +26,7 @@ TERMINATED = 143
 STATUS = {
     "foxhunt_cli.config.load.ConfigError": USAGE,
     "foxhunt_cli.isv.seeds.SeedError": USAGE,
+    "foxhunt_cli.diag.extras.MissingExtra": USAGE,
     "foxhunt_cli.device.base.DeviceError": NO_DEVICE,
     "foxhunt_cli.train.loop.NumericFault": NUMERIC_FAULT,
     "foxhunt_cli.data.errors.DataFileError": FILES,

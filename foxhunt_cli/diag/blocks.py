@@ -50,6 +50,8 @@ def blocks(records: Iterable[dict[str, Any]], lines: int = LINES) -> Iterator[Bl
     rows: list[list[Any]] = []
     for record in records:
         apart = {name: record.pop(name, None) for name in _APART}
+        if isinstance(market := record.get("market"), dict):
+            market.setdefault("win_rate", None)  # stands only in lines with a closed trade; lines keep one shape
         keys: list[Any] = []
         row: list[Any] = []
         _leaves(record, keys, row)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +70,7 @@ def summarize(source: Path, points: int = POINTS) -> Summary:
     summary = Summary(log.path, _batch(log.path.parent / "manifest.json"))
     watchers = Watchers()
     began = math.nan
-    for block in blocks(_without_win_rate(log)):
+    for block in blocks(log):
         if summary.lines == 0:
             summary.first_step, began = int(block.steps[0]), block.times[0]
         _take(summary, block, points)
@@ -95,31 +94,15 @@ def as_document(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _without_win_rate(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """It stands only in lines with a closed trade, and is counted anew here: lines keep one shape."""
-    for record in records:
-        if isinstance(market := record.get("market"), dict):
-            market.pop("win_rate", None)
-        yield record
-
-
 def _take(summary: Summary, block: Block, points: int) -> None:
     summary.lines += len(block.steps)
     summary.last_step = max(int(block.steps.max()), summary.last_step)
     summary.iterations = block.iterations[-1] or summary.lines
     steps = block.steps.astype(np.float64)
     for index, name in enumerate(block.names):
-        _series(summary, name, points).extend(steps, block.values[:, index])
-    closed, wins = block.column("market.trades_closed"), block.column("market.wins")
-    if closed is not None and wins is not None:  # a line without a trade says nothing about the win rate
-        rate = np.divide(wins, closed, out=np.full(len(closed), math.nan), where=closed > 0)
-        _series(summary, "market.win_rate", points).extend(steps, rate)
-
-
-def _series(summary: Summary, name: str, points: int) -> Series:
-    if name not in summary.series:
-        summary.series[name] = Series(stretches=Stretches(points=points))
-    return summary.series[name]
+        if name not in summary.series:
+            summary.series[name] = Series(stretches=Stretches(points=points))
+        summary.series[name].extend(steps, block.values[:, index])
 
 
 def _batch(manifest: Path) -> int | None:
