@@ -24,7 +24,7 @@ FORBIDDEN = {
     "diag": {"cli", "train", "bench", "pipeline", "oracles", "device", "market", "data"},
     "oracles": {"cli", "bench"},
     "train": {"cli", "bench", "oracles"},
-    "bench": {"cli", "oracles"},
+    "bench": {"cli"},
 }
 ONLY_HERE = {"cupy": {"device/cuda.py", "device/nvrtc.py", "device/cuda_matmul.py"}}
 

@@ -50,12 +50,15 @@ def test_a_slot_is_written_by_its_owner_alone(name: str) -> None:
         assert by_name()[slot].owner == name, f"{name} writes {slot}, whose owner is '{by_name()[slot].owner}'"
 
 
-def test_every_owner_that_exists_mentions_its_slots() -> None:
+def test_every_owner_that_exists_names_its_slots() -> None:
+    """By name, or as an offset from another slot of the same owner a few numbers below."""
     for slot in slots():
         if slot.owner in kernels():
             text = kernels()[slot.owner].file.read_text()
-            stem = re.sub(r"_(\d+|VSN|MAMBA1|MAMBA2|CFC|HEADS)$", "", slot.name)
-            assert f"ISV_{slot.name}" in text or f"ISV_{stem}" in text, f"{slot.owner} does not name {slot.name}"
+            block = [s for s in slots() if s.owner == slot.owner and 0 <= slot.number - s.number <= 11]
+            takes_a_number = any(p.name == "slot" for p in kernels()[slot.owner].params)
+            named = any(f"ISV_{s.name}" in text for s in block)
+            assert named or takes_a_number, f"{slot.owner} does not name {slot.name}"
 
 
 def test_every_kernel_is_run_by_an_oracle() -> None:
