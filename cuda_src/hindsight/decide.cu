@@ -68,8 +68,8 @@ extern "C" __global__ void rl_hindsight_note(
 // candidate_usd (PnL that labels 0 and 1 assert), candidate_birth, candidate_slot (label 2: slot to copy, or NO_SLOT:
 // build it), candidate_n, candidate_lots, candidate_action, candidate_state (state of h in this iteration, or -1: the
 // row's her_peak_h). Fires when peak PnL > threshold x |trade PnL| and > 0, with peak PnL = (|peak - entry| x tick
-// value - 2 fees) x lots. Label 0: the close, action taken, lots held. Label 1: the peak, exit of the side. Label 2: the
-// peak's moment from its slot, else from its encoding and that of the close if they are 1 to 32 steps apart.
+// value - 2 fees) x lots. Label 0: the close, action taken, lots held. Label 1: the peak, exit of the side. Label 2:
+// the peak's moment from its slot, else from its encoding and that of the close if they are 1 to 32 steps apart.
 // enabled 0: nothing fires. Slots read: HINDSIGHT_THRESHOLD, HINDSIGHT_LABEL.
 extern "C" __global__ void rl_hindsight_peak(
     const unsigned char* event, const float* event_entry, const float* event_peak, const int* event_side,
@@ -88,18 +88,21 @@ extern "C" __global__ void rl_hindsight_peak(
         long long at = (long long)t * B + b;
         candidate_fire[at] = FIRE_NO;
         if (!enabled || !event[at]) continue;
-        float peak_pnl = round_trip_usd(fabsf(event_peak[at] - event_entry[at]), event_lots[at], tick_value_usd, fee_usd);
+        float ticks = fabsf(event_peak[at] - event_entry[at]);
+        float peak_pnl = round_trip_usd(ticks, event_lots[at], tick_value_usd, fee_usd);
         if (!backward_fires(peak_pnl, event_pnl[at], isv[ISV_HINDSIGHT_THRESHOLD])) continue;
         unsigned int birth = event_peak_birth[at];
         int state = (int)(birth - clock), n = t + 1 - state;
-        bool lives = moment_lives(store_birth, store_row, store_source, replay_state, event_peak_slot[at], birth, C, T, B, b);
+        bool lives = moment_lives(store_birth, store_row, store_source, replay_state, event_peak_slot[at], birth, C, T,
+                                  B, b);
         bool copied = label != LABEL_PATH || lives || (n >= 1 && n <= N_STEP_MAX);
         candidate_fire[at] = copied ? FIRE_YES : FIRE_NO_COPY;
         candidate_usd[at] = peak_pnl;
         candidate_birth[at] = label == LABEL_CLOSE ? clock + (unsigned int)t + 1u : birth;
         candidate_slot[at] = label == LABEL_PATH && lives ? event_peak_slot[at] : NO_SLOT;
         candidate_n[at] = label == LABEL_PATH ? n : 1;
-        candidate_lots[at] = (signed char)(label == LABEL_CLOSE ? position_before[at] : event_side[at] * event_lots[at]);
+        int lots = label == LABEL_CLOSE ? position_before[at] : event_side[at] * event_lots[at];
+        candidate_lots[at] = (signed char)lots;
         candidate_action[at] = label == LABEL_CLOSE ? action[at] : (signed char)full_flat(event_side[at]);
         candidate_state[at] = label == LABEL_CLOSE ? t + 1 : (state >= 1 ? state : -1);
     }
@@ -165,7 +168,8 @@ extern "C" __global__ void rl_hindsight_forward(
             float forward_pnl = round_trip_usd(ticks, closed_lots[entry], tick_value_usd, fee_usd);
             if (!forward_fires(forward_pnl, closed_pnl[entry], isv[ISV_HINDSIGHT_THRESHOLD])) continue;
             unsigned int birth = closed_birth[entry];
-            bool lives = moment_lives(store_birth, store_row, store_source, replay_state, closed_slot[entry], birth, C, T, B, b);
+            bool lives = moment_lives(store_birth, store_row, store_source, replay_state, closed_slot[entry], birth, C,
+                                      T, B, b);
             int state = (int)(birth - clock);
             candidate_fire[at] = label != LABEL_PATH || lives || age <= N_STEP_MAX ? FIRE_YES : FIRE_NO_COPY;
             candidate_usd[at] = label == LABEL_PEAK ? forward_pnl - closed_pnl[entry] : forward_pnl;

@@ -9,7 +9,7 @@
 // rl_hindsight_inject: slots by one prefix sum over the candidates, backward ones first, each in the order t, row.
 // launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
 // updates: replay_state, isv
-// One block; every thread owns a run of adjacent candidates [2,T,B]. injected_at [2,T,B]: number of the injection, or -1.
+// One block; every thread owns a run of adjacent candidates [2,T,B]. injected_at [2,T,B]: number of the injection or -1.
 // The synthetic share of live transitions never exceeds HINDSIGHT_MAX_SHARE: the first candidates get what is left of
 // it (before these injections replace anything, so the bound is on the safe side), the others are skipped. Synthetic
 // transitions that are overwritten leave the count. Slots read: HINDSIGHT_MAX_SHARE. Slots written:
@@ -62,7 +62,7 @@ extern "C" __global__ void rl_hindsight_inject(const unsigned char* candidate_fi
 // launch: threads 2*T*B*8, block 64
 // updates: store_h, store_next_h, store_index, store_n, store_lots, store_next_lots, store_action, store_return
 // updates: store_discount, store_terminal, store_source, store_birth, store_row, per_tree
-// COPY_LANES threads a candidate. With a slot to copy: that transition as it is. Else labels 0 and 1: h = h_n, terminal,
+// COPY_LANES threads a candidate. With a slot to copy: that transition as it is. Else labels 0, 1: h = h_n, terminal,
 // return = clamp(candidate_usd x REWARD_SCALE) as any reward is clamped; label 2: h, the encoding now, n steps between,
 // nothing asserted (return 0). Sources of encodings: h [T+1,B,128], her_peak_h [B,128], closed_h [B,8,128]. A slot
 // that is copied from lies outside everything that is written here (rl_hindsight_peak, rl_hindsight_forward).
@@ -111,7 +111,8 @@ extern "C" __global__ void rl_hindsight_copy(
         return;
     }
     unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
-    float reward = clampf(candidate_usd[i] * isv[ISV_REWARD_SCALE], -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
+    float scaled = candidate_usd[i] * isv[ISV_REWARD_SCALE];
+    float reward = clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
     float discount = 1.0f;
     for (int k = 0; k < candidate_n[i]; ++k) discount *= isv[ISV_GAMMA];
     store_index[to] = (unsigned int)(cursor[b] + (int)(candidate_birth[i] - clock));

@@ -4,8 +4,8 @@
 // after action a from position p:
 //   R(p, a) = REWARD_SCALE [ tick value (p S_l + p' (S_n - S_l)) - gamma^max(l-1,0) cost_{t+l}(p' - p) ]
 //   S_m = sum over k < m of gamma^k Delta_k;  cost: the fill simulator's walk of the book of snapshot t + l, with fees
-// (replay.md 3). A window shorter than the latency (n < l, a flushed one) is the same formula: the bootstrap at n counts
-// p' from n on, S_n - S_l takes back what p' does not earn before the fill. A position's order never crosses a session
+// A window shorter than the latency (n < l, a flushed one) is the same formula: the bootstrap at n counts p' from n on,
+// S_n - S_l takes back what p' does not earn before the fill. A position's order never crosses a session
 // break: an episode keeps `latency` snapshots of its session behind its end.
 #include "env/book.cuh"
 #include "env/targets.cuh"

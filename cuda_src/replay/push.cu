@@ -14,7 +14,7 @@
 // updates: pending_moments
 // One thread a row, in order of t. terminal, truncated [T,B]; new_episode [B] (a new episode has nothing pending);
 // pending_moments [B]: moments without their n-th successor, before and after this iteration. push_pending [T,B]:
-// moments pending when step t is over, before any is taken; push_count [T,B]: those that it completes. Slot read: N_STEP.
+// moments pending when step t is over, before any is taken; push_count [T,B]: those it completes. Slot read: N_STEP.
 extern "C" __global__ void rl_per_push_count(const unsigned char* terminal, const unsigned char* truncated,
                                              const unsigned char* new_episode, const float* isv,
                                              unsigned char* pending_moments, unsigned char* push_pending,
@@ -76,8 +76,8 @@ extern "C" __global__ void rl_per_push(const unsigned char* push_count, const un
 // COPY_LANES threads a (t, row); they share each encoding, lane 0 writes the rest. Moment s = t + 1 - pending + i has
 // n = pending - i; s < 0 lies in the pending rings (pending_h [32,B,128], pending_reward, pending_lots, pending_action
 // [32,B]), else in this iteration: h [T+1,B,128] critic features, reward, position_before, action [T,B]. The successor
-// is state t + 1: h[t+1], position_after[t]. Return sum gamma^k r_{s+k}, k < n, oldest first; discount gamma^n; terminal
-// of step t; data index cursor + s. Leaf C + slot of per_tree [2C] = slot PER_MAX_PRIORITY. Slots read: GAMMA,
+// is state t + 1: h[t+1], position_after[t]. Return sum gamma^k r_{s+k}, k < n, oldest first; discount gamma^n;
+// terminal of step t; data index cursor + s. Leaf C + slot of per_tree [2C] = slot PER_MAX_PRIORITY. Slots read: GAMMA,
 // PER_MAX_PRIORITY. Runs after rl_per_push: the clock is T ahead of state 0.
 extern "C" __global__ void rl_per_push_copy(
     const int* cursor, const float* h, const float* reward, const int* position_before, const int* position_after,
@@ -98,8 +98,9 @@ extern "C" __global__ void rl_per_push_copy(
         unsigned int birth = clock + (unsigned int)s;
         unsigned int slot = (replay_state[REPLAY_START] + (unsigned int)(push_offset[at] + i)) & ((unsigned int)C - 1u);
         long long ring = (long long)(birth % N_STEP_MAX) * B + b, here = (long long)s * B + b;
-        copy_encoding(store_h + (long long)slot * HIDDEN_DIM, (s < 0 ? pending_h + ring * HIDDEN_DIM : h + here * HIDDEN_DIM), lane);
-        copy_encoding(store_next_h + (long long)slot * HIDDEN_DIM, h + ((long long)(t + 1) * B + b) * HIDDEN_DIM, lane);
+        long long to = (long long)slot * HIDDEN_DIM, next = ((long long)(t + 1) * B + b) * HIDDEN_DIM;
+        copy_encoding(store_h + to, s < 0 ? pending_h + ring * HIDDEN_DIM : h + here * HIDDEN_DIM, lane);
+        copy_encoding(store_next_h + to, h + next, lane);
         if (lane != 0) continue;
         float gamma = isv[ISV_GAMMA], weight = 1.0f, sum = 0.0f;
         for (int k = 0; k < n; ++k) {

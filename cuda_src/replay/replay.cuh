@@ -2,7 +2,7 @@
 //
 // Transitions lie in C slots (a power of two), structure of arrays, named store_*. Slots are written in a ring: head is
 // the next one. Time: the clock counts environment steps of a row; a *moment* is a state (encoding, book, position)
-// and is named by its clock value, its *birth*. States t = 0..T of an iteration that begins at clock c are births c + t.
+// and is named by its clock value, its *birth*. States t = 0..T of an iteration that begins at clock c: births c + t.
 #pragma once
 #include "generated/isv_slots.cuh"
 #include "generated/structure.cuh"
@@ -22,15 +22,20 @@
 #define SOURCE_BACKWARD 1
 #define SOURCE_FORWARD 2
 
-#define COPY_LANES 8   // threads that share one transition; each moves a float4 of every COPY_STRIDE floats
-#define COPY_VECTOR 4  // adjacent floats of a lane
-#define COPY_STRIDE 32 // COPY_LANES * COPY_VECTOR
+#define COPY_LANES 8  // threads that share one transition; each moves every COPY_LANES-th vector
 
-// This lane's part of to[HIDDEN_DIM] = from[HIDDEN_DIM]; neighbouring lanes move neighbouring floats.
-static __device__ inline void copy_encoding(float* to, const float* from, int lane) {
-    for (int k = lane * COPY_VECTOR; k < HIDDEN_DIM; k += COPY_STRIDE) {
-        for (int v = 0; v < COPY_VECTOR; ++v) to[k + v] = from[k + v];
-    }
+// Four floats moved at once. Every row of encodings begins at a multiple of its size.
+struct alignas(16) EncodingVector {
+    float lane[4];
+};
+
+#define ENCODING_VECTORS (HIDDEN_DIM / 4)
+
+// This lane's part of to[HIDDEN_DIM] = from[HIDDEN_DIM]; neighbouring lanes move neighbouring vectors.
+static __device__ inline void copy_encoding(float* __restrict__ to, const float* __restrict__ from, int lane) {
+    EncodingVector* out = (EncodingVector*)to;
+    const EncodingVector* in = (const EncodingVector*)from;
+    for (int k = lane; k < ENCODING_VECTORS; k += COPY_LANES) out[k] = in[k];
 }
 
 // n of this iteration, from its slot: 1 to N_STEP_MAX.

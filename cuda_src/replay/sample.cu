@@ -27,9 +27,10 @@ static __device__ inline unsigned int tree_find(const float* per_tree, double u,
 // One thread a sample; u in double, since a float cannot tell 2^22 leaves apart. rng_replay [R] xorshift32 states.
 // Precondition: the replay is not empty. sample_slot [R], sample_priority [R] the leaf; replay_* [R] as in store_*.
 extern "C" __global__ void rl_per_sample(
-    const float* per_tree, const unsigned int* store_index, const unsigned short* store_n, const signed char* store_lots,
-    const signed char* store_next_lots, const signed char* store_action, const float* store_return,
-    const float* store_discount, const unsigned char* store_terminal, unsigned int* rng_replay,
+    const float* per_tree, const unsigned int* store_index, const unsigned short* store_n,
+    const signed char* store_lots, const signed char* store_next_lots, const signed char* store_action,
+    const float* store_return, const float* store_discount, const unsigned char* store_terminal,
+    unsigned int* rng_replay,
     unsigned int* sample_slot, float* sample_priority, unsigned int* replay_index, unsigned short* replay_n,
     signed char* replay_lots, signed char* replay_next_lots, signed char* replay_action, float* replay_reward,
     float* replay_discount, unsigned char* replay_terminal, int C, int R) {
