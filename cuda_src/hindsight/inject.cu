@@ -9,7 +9,7 @@
 // rl_hindsight_inject: slots by one prefix sum over the candidates, backward ones first, each in the order t, row.
 // launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
 // updates: replay_state, isv
-// One block; every thread owns a run of adjacent candidates [2,T,B]. injected_at [2,T,B]: number of the injection or -1.
+// One block; every thread owns a run of adjacent candidates [2,T,B]. injected_at [2,T,B]: its number, or -1.
 // The synthetic share of live transitions never exceeds HINDSIGHT_MAX_SHARE: the first candidates get what is left of
 // it (before these injections replace anything, so the bound is on the safe side), the others are skipped. Synthetic
 // transitions that are overwritten leave the count. Slots read: HINDSIGHT_MAX_SHARE. Slots written:
