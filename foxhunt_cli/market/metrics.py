@@ -29,6 +29,10 @@ class Play:
     """[n] best mid excursion of each closed trade."""
     lots_traded: float
     """Lots filled, both sides."""
+    minute: np.ndarray | None = None
+    """[S, R] int64, minute of market time in which each step ended; None where nobody asks for annualised figures."""
+    minutes_a_year: float = float("nan")
+    """252 trading days of the instrument's session."""
 
 
 def summarise(play: Play) -> dict[str, float]:
@@ -51,9 +55,44 @@ def summarise(play: Play) -> dict[str, float]:
         "USD / trade": _ratio(float(play.trade_pnl.sum()), len(play.trade_pnl)),
         "hold, steps": float(play.trade_steps.mean()) if len(play.trade_steps) else float("nan"),
         "exposure": float(np.mean(play.position != 0)),
+        "turnover, lots / 1,000 steps": play.lots_traded / moments * 1000.0,
         "exit capture": _ratio(float(play.trade_pnl.sum()), float(play.trade_excursion.sum())),
         "max drawdown USD": max_drawdown(play.pnl.sum(axis=1)),
+        "Sharpe / trade": sharpe(play.trade_pnl),
+        "Sortino / trade": sortino(play.trade_pnl),
+        **_annualised(play),
         "steps x rows": float(moments),
+    }
+
+
+def sharpe(pnl: np.ndarray) -> float:
+    """Mean over standard deviation (n - 1), risk-free rate 0. NaN for fewer than two values or without spread."""
+    if len(pnl) < 2:
+        return float("nan")
+    return _ratio(float(pnl.mean()), float(pnl.std(ddof=1)))
+
+
+def sortino(pnl: np.ndarray) -> float:
+    """Mean over downside deviation, the root mean square of min(x, 0) over all values. NaN where nothing was lost."""
+    if len(pnl) < 2:
+        return float("nan")
+    return _ratio(float(pnl.mean()), float(np.sqrt(np.mean(np.minimum(pnl, 0.0) ** 2))))
+
+
+def minute_pnl(pnl: np.ndarray, minute: np.ndarray) -> np.ndarray:
+    """PnL of each minute of market time that has a step, all rows together, in time order; flat minutes are 0."""
+    _, index = np.unique(minute.reshape(-1), return_inverse=True)
+    return np.bincount(index.reshape(-1), pnl.reshape(-1))
+
+
+def _annualised(play: Play) -> dict[str, float]:
+    if play.minute is None:
+        return {}
+    pnl, root = minute_pnl(play.pnl, play.minute), float(np.sqrt(play.minutes_a_year))
+    return {
+        "Sharpe, annualised": sharpe(pnl) * root,
+        "Sortino, annualised": sortino(pnl) * root,
+        "minutes": float(len(pnl)),
     }
 
 
