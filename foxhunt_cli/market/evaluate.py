@@ -1,7 +1,8 @@
 """Plays policies over a held-out range on the device, through the same environment as training.
 
 Rows are non-overlapping segments of equal length, cut inside sessions; all of them are played at once. The agent plays
-greedily (argmax of its policy) with the weights and the ISV it has at that moment; baselines replace the draw.
+greedily (argmax of its policy) with the weights and the ISV it has at that moment; baselines replace the draw. The
+hindsight bound says what there was to be had.
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.market import baselines
+from foxhunt_cli.market.blotter import Range
 from foxhunt_cli.market.metrics import Play, summarise
+from foxhunt_cli.market.plays import PER_STEP, bound_play, device_play, minutes_a_day
 from foxhunt_cli.market.prepare import prepare_data
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
 
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
-AGENT, CRITIC = "agent", "critic"
-_PER_STEP = ("pnl_step_usd", "position_after", "fill_lots", "closed", "closed_trade_pnl_usd",
-             "closed_trade_steps", "closed_excursion_usd")  # fmt: skip
+AGENT, CRITIC, BOUND = "agent", "critic", "bound"
 _RANDOM_SEED_SALT = 7919
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics by policy (the agent first) and the conventions they follow."""
+    """Metrics by policy (the agent first) and the conventions they follow. plays: what was played, where, for files."""
 
     policies: dict[str, dict[str, float]]
     notes: list[str] = field(default_factory=list)
+    plays: dict[str, Play] = field(default_factory=dict)
+    played: Range | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -75,6 +78,8 @@ class Evaluator:
         self._trained = engine
         self._market = market
         self._segments = cut_segments(market, config.rollout, config.latency_steps)
+        self._played = Range(market, self._segments.first, self._segments.steps, config.latency_steps)
+        self._lot_limit = config.lot_limit or market.instrument.lot_limit
         self._config = config.model_copy(update={"batch": len(self._segments.first), "graph": False})
         isv = engine.device.download(engine.arrays["isv"])
         self._data = prepare_data(
@@ -95,9 +100,9 @@ class Evaluator:
         return Evaluation({kind: summarise(self._play(kind, None)) for kind in self._learned()}, self._notes())
 
     def all_policies(self) -> Evaluation:
-        """The trained policy and every baseline."""
-        agent = self._play(AGENT, None)
-        rate = len(agent.trade_pnl) / agent.pnl.size
+        """The trained policy, every baseline and the bound."""
+        plays = {kind: self._play(kind, None) for kind in self._learned()}
+        rate = len(plays[AGENT].trade_pnl) / plays[AGENT].pnl.size
         seed = self._config.seed + _RANDOM_SEED_SALT
         rules: dict[str, Callable[[MarketData], np.ndarray]] = {
             "hold": baselines.hold,
@@ -105,11 +110,14 @@ class Evaluator:
             "moving average": baselines.moving_average,
             "flow": baselines.flow_follower,
         }
-        policies = {AGENT: summarise(agent)}
-        policies |= {kind: summarise(self._play(kind, None)) for kind in self._learned() if kind != AGENT}
         for name, rule in rules.items():
-            policies[name] = summarise(self._play("rule", rule(self._market)))
-        return Evaluation(policies, self._notes())
+            plays[name] = self._play("rule", rule(self._market))
+        plays[BOUND] = bound_play(self._played, self._lot_limit)
+        policies = {name: summarise(play) for name, play in plays.items()}
+        possible = policies[BOUND]["net USD"]
+        for figures in policies.values():
+            figures["share of the bound"] = figures["net USD"] / possible if possible > 0 else float("nan")
+        return Evaluation(policies, self._notes(), plays, self._played)
 
     def _learned(self) -> tuple[str, ...]:
         """What there is to play: the policy, and the critic's own greedy choice where the run has a critic."""
@@ -120,6 +128,9 @@ class Evaluator:
         return [
             f"{rows} rows of {steps:,} steps, non-overlapping; net = fills against the book, marks at the mid and fees",
             "interval: bootstrap over rows; exit capture: net PnL of closed trades / their best mid excursion",
+            "Sharpe, Sortino: mean / (downside) deviation, of trades and of the net PnL of all rows by minute of market "
+            f"time, flat minutes included, x sqrt(252 days x {minutes_a_day(self._market.instrument):,} minutes)",
+            "bound: what perfect foresight would have earned, same costs, latency and lot limit",
         ]
 
     def _engine(self, kind: str) -> Any:
@@ -153,15 +164,14 @@ class Evaluator:
         if signal is not None:
             device.write(engine.arrays["signal"], signal)
         self._rewind(engine)
-        recorded: dict[str, list[np.ndarray]] = {name: [] for name in _PER_STEP}
+        recorded: dict[str, list[np.ndarray]] = {name: [] for name in PER_STEP}
         for iteration in range(self._segments.steps // self._config.rollout):
             engine.iterate()
-            for name in _PER_STEP:
+            for name in PER_STEP:
                 recorded[name].append(device.download(engine.arrays[name]).copy())
             if iteration == 0:
                 device.write(engine.arrays["new_episode"], np.zeros(self._config.batch, np.uint8))
-        fee = self._data.instrument.fee_usd
-        return _as_play({name: np.concatenate(parts) for name, parts in recorded.items()}, fee)
+        return device_play({name: np.concatenate(parts) for name, parts in recorded.items()}, self._played)
 
     def _rewind(self, engine: Any) -> None:
         """Every row at its first snapshot, flat, with an empty account."""
@@ -171,16 +181,3 @@ class Evaluator:
         device.write(arrays["cursor"], self._segments.first)
         device.write(arrays["episode_end"], self._segments.first + np.int32(self._segments.steps))
         device.write(arrays["new_episode"], np.ones(rows, np.uint8))
-
-
-def _as_play(steps: dict[str, np.ndarray], fee_usd: float) -> Play:
-    closed = steps["closed"].astype(bool)
-    return Play(
-        pnl=steps["pnl_step_usd"].astype(np.float64),
-        fees=np.abs(steps["fill_lots"]) * fee_usd,
-        position=steps["position_after"],
-        trade_pnl=steps["closed_trade_pnl_usd"][closed].astype(np.float64),
-        trade_steps=steps["closed_trade_steps"][closed],
-        trade_excursion=steps["closed_excursion_usd"][closed].astype(np.float64),
-        lots_traded=float(np.abs(steps["fill_lots"]).sum()),
-    )

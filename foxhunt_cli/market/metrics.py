@@ -1,4 +1,4 @@
-"""Trading metrics of a played range. Pure functions from arrays to numbers; every convention is stated where it is used.
+"""Trading metrics of a played range: from arrays to numbers, each convention stated where it is used.
 
 A *play* is the record of R rows over S steps: per-step net PnL (fills, marks, fees), fees, positions, and the trades
 that closed. Shaping and reward scales never enter.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
+from foxhunt_cli.market.fills import Fills
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Play:
     """[S, R] int64, minute of market time in which each step ended; None where nobody asks for annualised figures."""
     minutes_a_year: float = float("nan")
     """252 trading days of the instrument's session."""
+    fills: Fills | None = None
+    """What was filled, for a blotter."""
 
 
 def summarise(play: Play) -> dict[str, float]:

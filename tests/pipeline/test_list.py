@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from foxhunt_cli.market.evaluate import _PER_STEP
+from foxhunt_cli.market.plays import PER_STEP
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage
 from foxhunt_cli.pipeline.validate import problems
 
 # What the environment reports for evaluation, baselines and people; training itself does not read all of it.
-REPORTED = {*_PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated", "diag_ring",
+REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated", "diag_ring",
             "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd",
             "replay_next_lots", "replay_reward", "replay_discount"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
-PLAY_ONLY = {"m1_rstd", "m2_rstd", "log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all", "unrealised_usd", "held_steps"}
+PLAY_ONLY = {
+    "m1_rstd",
+    "m2_rstd",
+    "log_prob",
+    "action_drawn",
+    "overridden",
+    "override_reason",
+    "terminal",
+    "v_all",
+    "unrealised_usd",
+    "held_steps",
+}
 
 
-NO_CRITIC = frozenset({"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"})
+NO_CRITIC = frozenset(
+    {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
+)
 CHOICES = {
     "default": {},
     "mlp": {"encoder": "mlp"},
@@ -50,7 +63,9 @@ def test_validator_sees_a_stage_that_comes_too_early() -> None:
     steps = training(Shape(2))
     index = next(i for i, s in enumerate(steps) if isinstance(s, Stage) and s.kernel == "gae_advantage")
     early = [steps[index], *steps[:index], *steps[index + 1 :]]
-    assert any("gae_advantage" in line and "before any step wrote it" in line for line in problems(early, host_reads=REPORTED))
+    assert any(
+        "gae_advantage" in line and "before any step wrote it" in line for line in problems(early, host_reads=REPORTED)
+    )
 
 
 def test_validator_sees_work_in_vain() -> None:
