@@ -29,6 +29,7 @@ def plot(
     from foxhunt_cli.diag.page import page
     from foxhunt_cli.diag.plots import POINTS, draw
     from foxhunt_cli.diag.summary import summarize
+    from foxhunt_cli.diag.writer import write_file
 
     summary = summarize(source, POINTS)
     output = output or summary.path.parent / "run.png"
@@ -36,7 +37,7 @@ def plot(
     if form not in ("png", "svg", "html"):
         raise typer.BadParameter(f"--output: expected a name that ends in .png, .svg or .html, got '{output}'")
     picture = draw(summary, "svg" if form == "svg" else "png")
-    output.write_bytes(page(summary, picture).encode() if form == "html" else picture)
+    write_file(output, page(summary, picture).encode() if form == "html" else picture)
     Terminal().show(str(output))
 
 

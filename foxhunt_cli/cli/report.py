@@ -20,16 +20,20 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("steps", f"{figures['steps']:,} of {figures['rows']} rows, T = {config.rollout}")
     table.add_row("speed", f"{figures['env_steps_per_s']:,.0f} env steps/s, {figures['seconds']:.1f} s of training")
-    table.add_row("training PnL", f"{figures['training_net_usd_per_1000_steps']:+,.2f} USD net per 1,000 steps of a row")
+    table.add_row(
+        "training PnL", f"{figures['training_net_usd_per_1000_steps']:+,.2f} USD net per 1,000 steps of a row"
+    )
     win = figures["training_win_rate"]
     trades = f"{figures['training_trades']:,.0f}" + ("" if win is None else f", {win:.1%} won")
     table.add_row("training trades", trades)
     terminal.show(table)
     if summary.evaluation is not None:
         terminal.show("\nheld-out data, greedy policy, beside simple rules")
-        terminal.show(as_table(summary.evaluation))
+        terminal.show(as_table(summary.evaluation, terminal.out.width))
         for note in summary.evaluation.notes:
             terminal.show(note)
     if summary.exit_status:
-        terminal.show(f"\nstopped early at step {figures['steps']:,}; state saved in {summary.run / figures['checkpoint']}")
+        terminal.show(
+            f"\nstopped early at step {figures['steps']:,}; state saved in {summary.run / figures['checkpoint']}"
+        )
     terminal.show(f"\nrun: {summary.run}\nread it with: foxhunt diag summarize {summary.run / 'run.jsonl'}")

@@ -48,7 +48,7 @@ def write_csv(columns: dict[str, np.ndarray], path: Path) -> None:
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            for row in zip(*(values.tolist() for values in columns.values()), strict=True):
+            for row in zip(*map(_cells, columns.values()), strict=True):
                 writer.writerow(["" if value != value else value for value in row])
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror}; choose another --output") from error
@@ -74,6 +74,13 @@ def write_tensorboard(columns: dict[str, np.ndarray], folder: Path) -> None:
             for step, time, value in zip(columns["step"], columns["time"], values, strict=True):
                 if value == value:
                     writer.add_scalar(name.replace(".", "/", 1), value, int(step), walltime=float(time))
+
+
+def _cells(values: np.ndarray) -> list:
+    """Python values; times as ISO text in UTC."""
+    if values.dtype.kind == "M":
+        return [f"{text}Z" for text in np.datetime_as_string(values, "ns")]
+    return values.tolist()
 
 
 def _narrow(block: Block, wanted: tuple[str, ...] | None) -> tuple[Block, tuple[str, ...], np.ndarray]:

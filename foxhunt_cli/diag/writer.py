@@ -59,6 +59,15 @@ class RunLogWriter:
         self.close()
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """A file for people (a picture, a page); makes its folder. Raises FileError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another place") from error
+
+
 def encode(record: dict[str, Any]) -> bytes:
     """One line: ``record`` with non-finite numbers as null and ``nonfinite`` naming their fields."""
     named = list(record.get("nonfinite", ()))

@@ -73,4 +73,4 @@ def _excursion(trade: Trade, mid: np.ndarray, played: Range) -> float:
     begin, end = played.book_of(trade.opened), played.book_of(trade.closed)
     path = mid[begin : end + 1, trade.row]
     best = path.max() if trade.side > 0 else path.min()
-    return float(trade.side * (best - path[0]) * trade.lots)
+    return float(abs(best - path[0]) * trade.lots)
