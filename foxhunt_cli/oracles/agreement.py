@@ -28,8 +28,11 @@ class Agreement:
     integers_differ: int = 0
 
 
+COMPARED_LAUNCHES = 60  # of one kernel; later ones run on the device alone
+
+
 class Mirror:
-    """A device that repeats every launch on ``other`` and keeps the score in ``agreements``."""
+    """A device that repeats launches on ``other`` and keeps the score in ``agreements``."""
 
     def __init__(self, device: Device, other: Device) -> None:
         self._device, self._other = device, other
@@ -49,6 +52,10 @@ class Mirror:
 
     def launch_both(self, launch: Launch) -> None:
         """Copy the inputs, launch here and there, compare what was written."""
+        score = self.agreements.setdefault(launch.contract.name, Agreement(launch.contract.name))
+        if score.launches >= COMPARED_LAUNCHES:
+            self._device.plan([launch], use_graph=False).run_eager()
+            return
         copies = tuple(
             self._other.upload(np.array(self._device.download(a))) if p.pointer else a
             for p, a in zip(launch.contract.params, launch.args, strict=True)
@@ -57,7 +64,6 @@ class Mirror:
         self._device.synchronize()
         self._other.plan([replace(launch, args=copies)], use_graph=False).run_eager()
         self._other.synchronize()
-        score = self.agreements.setdefault(launch.contract.name, Agreement(launch.contract.name))
         score.launches += 1
         for param, here, there in zip(launch.contract.params, launch.args, copies, strict=True):
             if param.pointer and not param.const:
@@ -86,7 +92,8 @@ def _compare(score: Agreement, here: np.ndarray, there: np.ndarray) -> None:
     if not np.issubdtype(here.dtype, np.floating):
         score.integers_differ += int(np.count_nonzero(here != there))
         return
-    a, b = here.astype(np.float64), there.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # NaN on both sides is agreement
+        a, b = here.astype(np.float64), there.astype(np.float64)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     score.bits_differ += int(np.count_nonzero(~same))
     if not same.all():
