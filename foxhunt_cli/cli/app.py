@@ -18,10 +18,11 @@ from foxhunt_cli.cli.diag import diag_app
 from foxhunt_cli.cli.doctor import doctor
 from foxhunt_cli.cli.errors import report
 from foxhunt_cli.cli.eval import evaluate
+from foxhunt_cli.cli.init import init
 from foxhunt_cli.cli.oracle import oracle
 from foxhunt_cli.cli.train import train
 
-app = typer.Typer(name="foxhunt", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(name="foxhunt", no_args_is_help=True, add_completion=True, rich_markup_mode=None)
 app.command("train")(train)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")
@@ -29,18 +30,25 @@ app.add_typer(diag_app, name="diag")
 app.command("oracle")(oracle)
 app.add_typer(bench_app, name="bench")
 app.command("doctor")(doctor)
+app.command("init")(init)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"foxhunt {__version__}")
+        from foxhunt_cli.isv.table import layout_hash
+        from foxhunt_cli.train.run_dir import kernel_hash
+
+        print(f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}")
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print version, kernel and slot hashes, and exit."
+        ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Accepted anywhere on the line.")] = False,
 ) -> None:

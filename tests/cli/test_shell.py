@@ -11,6 +11,8 @@ import pytest
 
 from foxhunt_cli import __version__
 from foxhunt_cli.cli.app import main
+from foxhunt_cli.isv.table import layout_hash
+from foxhunt_cli.train.run_dir import kernel_hash
 
 HELP_BOUND_S = 1.0  # the aim is 0.3 s on an idle machine; test machines are shared
 HEAVY = ("numpy", "pydantic", "cupy", "rich", "orjson", "databento_dbn")
@@ -36,7 +38,8 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_version(capsys):
-    assert run(capsys, "--version") == (0, f"foxhunt {__version__}\n", "")
+    text = f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}\n"
+    assert run(capsys, "--version") == (0, text, "")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
