@@ -101,7 +101,7 @@ extern "C" __global__ void rl_log_ratio_rows(const float* pi_all, const float* b
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     float logits[N_ACTIONS], soft[N_ACTIONS];
-    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, P == 1 ? 0 : position_class[row], P, logits);
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
     policy_softmax(logits, soft);
     log_ratio[row] = logf(policy_floored(soft[action_drawn[row]], isv[ISV_P_MIN])) - log_prob[row];
 }

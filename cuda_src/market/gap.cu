@@ -5,10 +5,11 @@
 
 // gpu_window_gaps: real time gaps of the rows' windows on a logarithmic scale.
 // launch: threads W*B, block 128
-// One thread a snapshot of a window. ts_ns [N_SNAP] ns; cursor [B]; gap [W, B] = 0.2 ln(1 + ms since the snapshot before).
+// One thread a snapshot of a window, the same snapshots as snap_feature_assemble_batched's of that offset. ts_ns [N_SNAP]
+// ns; cursor [B]; gap [W, B] = 0.2 ln(1 + ms since the snapshot before).
 // The window's first snapshot has no predecessor inside it: 0. Clocks that stand still give 0.
-extern "C" __global__ void gpu_window_gaps(const unsigned long long* ts_ns, const int* cursor, float* gap, int K, int W,
-                                           int B) {
+extern "C" __global__ void gpu_window_gaps(const unsigned long long* ts_ns, const int* cursor, float* gap, int offset,
+                                           int K, int W, int B) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= W * B) return;
     const int w = i / B;
@@ -16,7 +17,7 @@ extern "C" __global__ void gpu_window_gaps(const unsigned long long* ts_ns, cons
         gap[i] = 0.0f;
         return;
     }
-    const long long at = (long long)cursor[i % B] - (K - 1) + w;
+    const long long at = (long long)cursor[i % B] - (K - 1) + offset + w;
     const float ms = (float)(ts_ns[at] - ts_ns[at - 1]) * GAP_MS_PER_NS;
     gap[i] = GAP_SCALE * log1pf(ms);
 }

@@ -175,13 +175,13 @@ extern "C" __global__ void multires_column(
 
 // rl_multires_features_update: the same features as a streaming state of each row, one snapshot a call.
 // launch: threads B, block 32
-// updates: multires_state
+// updates: multires_state, multires_row
 //
-// For encoders that are fed row by row (T = 1). Thread b owns row b and moves its sums on to snapshot cursor[b]; a
-// new episode restarts them. Memory of a row is its 18 sums, whatever the time constants.
+// For encoders that are fed row by row (T = 1), called twice a step. Thread b owns row b. offset 0, before the step: a
+// row on a new episode restarts its sums; any other stands at snapshot cursor[b] already. offset 1, behind the step:
+// its sums move on to snapshot cursor[b] + 1. Memory of a row is its 18 sums, whatever the time constants.
 // in:  level 0 of the book columns, trade_count, ts_ns; cursor [B]; new_episode [B]
-// io:  multires_state [B, 18] decayed sums
-// out: multires_row [B, MULTIRES_DIM]
+// io:  multires_state [B, 18] decayed sums; multires_row [B, MULTIRES_DIM]
 // reads slots MULTIRES_HORIZON_{FAST,MID,SLOW} (s)
 // edge: the first snapshot of an episode has features 0.
 extern "C" __global__ void rl_multires_features_update(
@@ -189,14 +189,17 @@ extern "C" __global__ void rl_multires_features_update(
     const float* __restrict__ ask_sz, const unsigned int* __restrict__ trade_count,
     const unsigned long long* __restrict__ ts_ns, const int* __restrict__ cursor,
     const unsigned char* __restrict__ new_episode, const float* __restrict__ isv, double* __restrict__ multires_state,
-    float* __restrict__ multires_row, int B) {
+    float* __restrict__ multires_row, int offset, int B) {
     int b = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (b >= B) return;
+    bool restart = offset == 0;
+    if (restart && !new_episode[b]) return;
     double tau[N_TAU], least_mass[N_TAU], sum[STATE_DIM];
     time_constants(isv, tau, least_mass);
-    bool restart = new_episode[b] != 0;
     for (int c = 0; c < STATE_DIM; ++c) sum[c] = restart ? 0.0 : multires_state[(long long)b * STATE_DIM + c];
-    if (!restart) advance(sum, arrival(bid_px, bid_sz, ask_px, ask_sz, trade_count, ts_ns, cursor[b]), tau);
+    if (!restart) {
+        advance(sum, arrival(bid_px, bid_sz, ask_px, ask_sz, trade_count, ts_ns, (long long)cursor[b] + offset), tau);
+    }
     features_of(sum, tau, least_mass, multires_row + (long long)b * MULTIRES_DIM);
     for (int c = 0; c < STATE_DIM; ++c) multires_state[(long long)b * STATE_DIM + c] = sum[c];
 }

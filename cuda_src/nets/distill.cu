@@ -82,7 +82,7 @@ extern "C" __global__ void rl_q_pi_distill_grad(const float* pi_all, const float
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     const float temperature = isv[ISV_Q_DISTILL_TEMPERATURE] * (all_classes ? action_gap[0] : 1.0f);
-    const int first = all_classes ? 0 : (P == 1 ? 0 : position_class[row]), classes = all_classes ? P : 1;
+    const int first = all_classes ? 0 : head_block(position_class[row], P), classes = all_classes ? P : 1;
     const float scale = isv[ISV_Q_DISTILL_LAMBDA] / ((float)rows * classes);
     float kl = 0.0f;
     for (int c = first; c < first + classes; ++c) {
@@ -132,7 +132,7 @@ extern "C" __global__ void rl_kl_reference_grad(const float* pi_all, const float
                                                 float* grad_pi_all, float* row_kl_reference, int rows, int P) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    const int c = P == 1 ? 0 : position_class[row];
+    const int c = head_block(position_class[row], P);
     const float hold = isv[ISV_KL_REF_HOLD], scale = isv[ISV_KL_REF_BETA] / rows;
     float logits[N_ACTIONS], soft[N_ACTIONS], log_soft[N_ACTIONS], reference[N_ACTIONS], log_reference[N_ACTIONS];
     policy_logits(pi_all, b_pi, w_pi_ctx, context, row, c, P, logits);
@@ -156,7 +156,7 @@ extern "C" __global__ void rl_q_pi_agree_b(const float* ensemble_q, const float*
     __shared__ float scratch[32];
     float agree = 0.0f;
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        const float* q = ensemble_q + ((long long)r * P + (P == 1 ? 0 : position_class[r])) * N_ACTIONS;
+        const float* q = ensemble_q + ((long long)r * P + head_block(position_class[r], P)) * N_ACTIONS;
         const float* p = pi_soft + (long long)r * N_ACTIONS;
         int best_q = 0, best_p = 0;
         for (int a = 1; a < N_ACTIONS; ++a) {

@@ -21,7 +21,7 @@ extern "C" __global__ void rl_pi_action_kernel(const float* pi_all, const float*
     const long long row = (long long)t * B + b;
     const float p_min = isv[ISV_P_MIN];
     float logits[N_ACTIONS], soft[N_ACTIONS];
-    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, position_class[row], P, logits);
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
     policy_softmax(logits, soft);
 
     int drawn = 0;
@@ -50,7 +50,7 @@ extern "C" __global__ void rl_value_rows(const float* v_all, const float* b_v, c
                                          float* value, int rows, int P) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    const int c = position_class[row];
+    const int c = head_block(position_class[row], P);
     float raw = v_all[(long long)row * P + c] + b_v[c];
     for (int k = 0; k < HEAD_CONTEXT_DIM; ++k) {
         raw = fmaf(context[(long long)row * HEAD_CONTEXT_DIM + k], w_v_ctx[k * P + c], raw);
@@ -67,7 +67,7 @@ extern "C" __global__ void rl_q_action_kernel(const float* ensemble_q, const int
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     const long long row = (long long)t * B + b;
-    const float* q = ensemble_q + (row * P + position_class[row]) * N_ACTIONS;
+    const float* q = ensemble_q + (row * P + head_block(position_class[row], P)) * N_ACTIONS;
     int best = ACTION_HOLD;
     for (int a = 0; a < N_ACTIONS; ++a) best = q[a] > q[best] ? a : best;
     action_drawn[row] = (signed char)best;

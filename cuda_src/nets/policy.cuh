@@ -1,11 +1,15 @@
 // The policy of one row: logits of its position class, softmax, probability floor.
 //
 // pi_all holds every class's logits without bias (one product for all classes); a row uses the block of its class
-// and adds the bias and a linear term in the trade context. Sampling, the surrogate and evaluation all go through
+// and adds the bias and a linear term in the trade context. Where the encoding knows the position (P = 1) there is one
+// block, which every class uses. Sampling, the surrogate and evaluation all go through
 // these functions, so that "log p" means one thing everywhere: the log of the floored mixture.
 #pragma once
 #include "generated/structure.cuh"
 #include "include/math.cuh"
+
+// Block of a row's position class in a head of P blocks; one block (context in the encoder) serves every class.
+static __device__ inline int head_block(int position_class, int P) { return P == 1 ? 0 : position_class; }
 
 // logits[a] = pi_all[row, class, a] + b_pi[class, a] + sum_c context[row, c] w_pi_ctx[c, class, a]
 static __device__ inline void policy_logits(const float* pi_all, const float* b_pi, const float* w_pi_ctx,

@@ -80,7 +80,7 @@ extern "C" __global__ void ppo_clipped_surrogate_fwd(const float* pi_all, const 
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     float logits[N_ACTIONS], soft[N_ACTIONS];
-    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, position_class[row], P, logits);
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
     policy_softmax(logits, soft);
     for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = soft[a];
     row_entropy[row] = policy_entropy(soft);
@@ -130,7 +130,7 @@ extern "C" __global__ void ppo_clipped_surrogate_bwd(const float* pi_soft, const
     const long long width = (long long)P * N_ACTIONS;
     float* out = grad_pi_all + row * width;
     for (long long i = 0; i < width; ++i) out[i] = 0.0f;
-    out += position_class[row] * N_ACTIONS;
+    out += head_block(position_class[row], P) * N_ACTIONS;
     for (int i = 0; i < N_ACTIONS; ++i) {
         const float hot = i == drawn ? 1.0f : 0.0f;
         const float log_soft = soft[i] == 0.0f ? 0.0f : logf(soft[i]);
@@ -153,7 +153,7 @@ extern "C" __global__ void rl_value_loss_grad(const float* value, const float* v
     row_loss_v[row] = huber(error, VALUE_HUBER_KAPPA);
     for (int c = 0; c < P; ++c) grad_v_all[(long long)row * P + c] = 0.0f;
     const float slope = huber_slope(error, VALUE_HUBER_KAPPA);
-    grad_v_all[(long long)row * P + position_class[row]] = isv[ISV_LOSS_LAMBDA_V] * slope / rows;
+    grad_v_all[(long long)row * P + head_block(position_class[row], P)] = isv[ISV_LOSS_LAMBDA_V] * slope / rows;
 }
 
 #define ENTROPY_EMA_RATE 0.05f

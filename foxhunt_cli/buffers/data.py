@@ -26,6 +26,10 @@ ROWS = (
     Buffer("new_episode", "B", "uint8", "iteration", "0/1", "the row drew a new start this iteration"),
     Buffer("rng_episode", "B", "uint32", "persistent", "state", "xorshift32 state of the episode draw"),
     Buffer("x", "W, B, ENCODER_INPUT_DIM", "float32", "iteration", "mixed", "encoder input; time is the slowest axis"),
+    Buffer("x_next", "K, B, ENCODER_INPUT_DIM", "float32", "iteration", "mixed", "the window behind the step, T = 1"),
+    Buffer("gap_next", "K, B", "float32", "iteration", "scaled log ms", "gap of that window"),
+    Buffer("multires_state", "B, 18", "float64", "persistent", "mixed", "a row's own decayed sums"),
+    Buffer("multires_row", "B, MULTIRES_DIM", "float32", "persistent", "mixed", "their multi-resolution features"),
     Buffer("frd_target", "T, B, N_HORIZONS", "int8", "iteration", "bucket", "frd_label of step t"),
     Buffer("direction_target", "T, B, N_HORIZONS", "int8", "iteration", "0/1", "direction_label of step t"),
 )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Parameter of the command -> (configuration key, the option as users write it).
 OPTIONS = {
+    "preset": ("preset", "--preset"),
     "steps": ("steps", "--steps"),
     "data": ("paths", "--data"),
     "batch": ("batch", "--batch"),
@@ -26,6 +27,7 @@ OPTIONS = {
     "hindsight": ("hindsight", "--hindsight"),
     "hindsight_directions": ("hindsight_directions", "--hindsight-directions"),
     "reward": ("reward", "--reward"),
+    "context": ("context", "--context"),
     "encoder": ("encoder", "--encoder"),
     "seed": ("seed", "--seed"),
     "name": ("name", "--name"),
@@ -54,7 +56,8 @@ OPTIONS = {
 
 
 def train(
-    context: typer.Context,
+    call: typer.Context,
+    preset: Annotated[str | None, typer.Option("--preset", help="Recipe: foxhunt or seed [foxhunt].")] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="Environment steps of each row [10000].")] = None,
     data: Annotated[
         list[Path] | None,
@@ -73,6 +76,9 @@ def train(
         str | None, typer.Option("--hindsight-directions", help="both, backward, forward or off [both].")
     ] = None,
     reward: Annotated[str | None, typer.Option("--reward", help="mark_to_market or realised [mark_to_market].")] = None,
+    context: Annotated[
+        str | None, typer.Option("--context", help="Where the position enters: heads or encoder [heads].")
+    ] = None,
     encoder: Annotated[str | None, typer.Option("--encoder", help="Encoder network: full or mlp [full].")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Seed of every random stream [0].")] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the run directory [time and a word].")] = None,
@@ -131,7 +137,7 @@ def train(
     from foxhunt_cli.cli.report import show_summary
     from foxhunt_cli.config.load import Setting, load_config, parse_set
 
-    given = {param: value for param, value in context.params.items() if value not in (None, [], ())}
+    given = {param: value for param, value in call.params.items() if value not in (None, [], ())}
     options = [Setting(key, given[param], option) for param, (key, option) in OPTIONS.items() if param in given]
     if resume is not None:
         run_config = _resumed(resume, config or seeds, [*map(parse_set, sets or ()), *options])

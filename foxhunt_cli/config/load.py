@@ -110,7 +110,7 @@ def _validate(settings: Iterable[Setting]) -> RunConfig:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_describe(error, origins)) from None
-    _check_seeds(config.isv, origins)
+    _check_seeds(config, origins)
     return config
 
 
@@ -125,16 +125,32 @@ def _insert(tree: dict[str, Any], setting: Setting) -> None:
     node[leaf] = setting.value
 
 
-def _check_seeds(seeds: dict[str, float], origins: Mapping[str, str]) -> None:
-    if not seeds:
+# Slots that pay for something else than the market, and the value at which they do not. Path targets know the market's
+# part alone.
+_NEUTRAL = {"entry_cost_usd": 0.0, "short_hold_penalty": 1.0, "hold_bonus_usd": 0.0, "drawdown_rate": 0.0,
+            "anti_martingale_gain": 0.0}  # fmt: skip
+
+
+def _check_seeds(config: RunConfig, origins: Mapping[str, str]) -> None:
+    path_targets = config.hindsight == "path" and config.updates > 0
+    if not config.isv and not (path_targets and config.preset != "foxhunt"):
         return
     from foxhunt_cli.isv.seeds import seed_values  # numpy; only a run with seeds pays for it
+    from foxhunt_cli.isv.table import number
 
     try:
-        seed_values(seeds)
+        values = seed_values(config.isv, config.preset)
     except ValueError as error:
-        named = [origins.get(f"isv.{name}") for name in seeds if name in str(error)]
+        named = [origins.get(f"isv.{name}") for name in config.isv if name in str(error)]
         raise ConfigError(f"{named[0] if named and named[0] else 'isv'}: {error}") from None
+    for name, neutral in _NEUTRAL.items() if path_targets else ():
+        value = float(values[number(name.upper())])
+        if value != neutral:
+            raise ConfigError(
+                f"{origins.get(f'isv.{name}', f'preset {config.preset}')}: isv.{name} is {value:g}, path targets "
+                f"(hindsight = path) need {neutral:g}: they know what the market pays and nothing else; set it to "
+                f"{neutral:g} or use --hindsight close, peak or none"
+            )
 
 
 def _describe(error: ValidationError, origins: Mapping[str, str]) -> str:

@@ -8,6 +8,10 @@ through ``isv`` and validated by ``foxhunt_cli.isv.seeds``.
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,10 +31,20 @@ _DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
+@cache
+def preset_fields(preset: str) -> dict[str, Any]:
+    """Configuration fields that ``preset`` sets, by name; empty for an unknown one, which validation refuses."""
+    path = resources.files("foxhunt_cli.config").joinpath("presets.toml")
+    return dict(tomllib.loads(path.read_text()).get(preset, {}).get("config", {}))
+
+
 class RunConfig(BaseModel):
     """One training run. Unknown keys are refused; every default trains on a CPU out of the box."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True)
+
+    preset: Literal["foxhunt", "seed"] = "foxhunt"
+    """Whose recipe the values not given follow: foxhunt, or seed, the recipe of the seeds whole."""
 
     steps: int = Field(10_000, ge=1)
     """Environment steps of each row; rounded up to whole iterations of `rollout` steps."""
@@ -65,11 +79,15 @@ class RunConfig(BaseModel):
     encoder: Literal["full", "mlp"] = "full"
     """Network that turns the window of snapshots into the encoding the heads read."""
 
+    context: Literal["heads", "encoder"] = "heads"
+    """Where the position enters. heads: the encoding is market-only, the heads have one block a position class. encoder:
+    the position is among the encoder's inputs, the heads have one block; needs rollout = 1."""
+
     updates: int = Field(4, ge=0, le=64)
     """U: critic updates an iteration, from replay, distilled into the policy; 0 = the policy learns alone (PPO)."""
 
-    replay_batch: int = Field(256, ge=32, le=65_536)
-    """R: transitions of a replay batch."""
+    replay_batch: int = Field(256, ge=1, le=65_536)
+    """R: transitions of a replay batch; the batch in preset seed."""
 
     replay_capacity: int | None = Field(None, ge=1)
     """Slots of the replay, a power of two; by default the next one at or above 32,768 and 128 a row."""
@@ -82,7 +100,14 @@ class RunConfig(BaseModel):
     """Which hindsight adds transitions: of peaks (backward), of what came after a close (forward), both, none."""
 
     entry_gates: bool = False
-    """Entries must pass the confidence gate (C51) and the forward-return gate."""
+    """Entries must pass the confidence gate (C51) and the forward-return gate; evaluation follows the same switch."""
+
+    distillation: Literal["classes", "own"] = "classes"
+    """What the critic teaches the policy: every position class with a temperature scaled by the action gap, or the row's
+    own with the slot's temperature."""
+
+    lr_plateau: bool = False
+    """Learning rates halve when a loss stands still."""
 
     controllers: dict[str, Literal["on", "fixed"]] = {}
     """Controllers switched on or frozen against the preset, e.g. {"ppo_clip": "fixed"}."""
@@ -104,6 +129,9 @@ class RunConfig(BaseModel):
 
     trail_ratchet: bool = True
     """The trailing stop follows the best mid of the trade; False keeps it at the entry's distance."""
+
+    hold_since_close: bool = False
+    """The minimum hold counts from the row's last close, not from the trade's open."""
 
     mask_overridden: bool = True
     """Rows whose action a gate or stop replaced give the policy loss no gradient."""
@@ -134,6 +162,15 @@ class RunConfig(BaseModel):
 
     isv: dict[str, float] = {}
     """Seeds of ISV slots, names in lower case, e.g. {"lr_pi": 0.0005}."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow_preset(cls, given: Any) -> Any:
+        """What the preset sets and the user did not give."""
+        if not isinstance(given, Mapping) or given.get("preset", "foxhunt") == "foxhunt":
+            return given
+        fields = preset_fields(str(given["preset"]))
+        return {**fields, "replay_batch": given.get("batch", cls.model_fields["batch"].default), **given}
 
     @field_validator("device")
     @classmethod
@@ -168,6 +205,22 @@ class RunConfig(BaseModel):
                 f"episode_len is {self.episode_len}, an episode holds at least two iterations of rollout = "
                 f"{self.rollout} steps; raise episode_len to {2 * self.rollout} or lower rollout"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _choices_fit(self) -> Self:
+        if self.context == "encoder" and self.rollout != 1:
+            raise ValueError(
+                f"context = encoder needs rollout = 1 (the position is known one step at a time), got rollout = "
+                f"{self.rollout}; use --rollout 1 or --context heads"
+            )
+        if self.context == "encoder" and self.hindsight == "path" and self.updates:
+            raise ValueError(
+                "hindsight = path needs context = heads (path targets are for every position, an encoding that knows "
+                "the position is for one); use --context heads or --hindsight close, peak or none"
+            )
+        if self.entry_gates and not self.updates:
+            raise ValueError("entry_gates needs a critic, got updates = 0; use --updates 1 or entry_gates = false")
         return self
 
     @property

@@ -59,5 +59,7 @@ def _bounded(slot: Slot, value: float) -> float:
     except (TypeError, ValueError):
         raise SeedError(f"isv.{slot.name.lower()}: expected a number, got {value!r}") from None
     if not math.isfinite(number) or not slot.lower <= number <= slot.upper:
-        raise SeedError(f"isv.{slot.name.lower()}: {value} is outside the allowed range [{slot.lower:g}, {slot.upper:g}]")
+        raise SeedError(
+            f"isv.{slot.name.lower()}: {value} is outside the allowed range [{slot.lower:g}, {slot.upper:g}]"
+        )
     return number

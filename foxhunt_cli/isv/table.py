@@ -71,6 +71,8 @@ def _check(table: tuple[Slot, ...]) -> None:
             raise ValueError(f"slots.toml: {attribute} used twice: {sorted(twice)}")
     for slot in table:
         if not 0 <= slot.number < ISV_SIZE or slot.kind not in KINDS:
-            raise ValueError(f"slots.toml: slot {slot.number} {slot.name}: number outside 0..{ISV_SIZE - 1} or unknown kind")
+            raise ValueError(
+                f"slots.toml: slot {slot.number} {slot.name}: number outside 0..{ISV_SIZE - 1} or unknown kind"
+            )
         if not slot.lower <= slot.seed <= slot.upper:
             raise ValueError(f"slots.toml: {slot.name}: seed {slot.seed} outside [{slot.lower}, {slot.upper}]")

@@ -67,7 +67,9 @@ def _scalar(contract: KernelContract, param: Param, remap: Mapping[str, str], di
     return int(value)
 
 
-def _pointer(contract: KernelContract, param: Param, remap: Mapping[str, str], arrays: Mapping[str, Any], double: bool) -> Any:
+def _pointer(
+    contract: KernelContract, param: Param, remap: Mapping[str, str], arrays: Mapping[str, Any], double: bool
+) -> Any:
     name = remap.get(param.name, param.name)
     if name not in arrays:
         raise _error(contract, param.name, f"a buffer named '{name}'", "none of that name")
@@ -99,7 +101,9 @@ def _check_aliasing(contract: KernelContract, pointers: Mapping[str, Any]) -> No
 
 def _geometry(contract: KernelContract, names: Mapping[str, Any]) -> tuple[int, int, int]:
     try:
-        items, block, shared = (evaluate(e, names) for e in (contract.launch.items, contract.launch.block, contract.launch.shared))
+        items, block, shared = (
+            evaluate(e, names) for e in (contract.launch.items, contract.launch.block, contract.launch.shared)
+        )
     except DimensionError as error:
         raise _error(contract, "launch", "known dimensions", str(error)) from None
     if not 1 <= block <= MAX_BLOCK:

@@ -109,9 +109,13 @@ def parse_file(path: Path) -> tuple[KernelContract, ...]:
         updates = _updates(comment)
         unknown = updates - {p.name for p in params if p.pointer and not p.const}
         if unknown:
-            raise ContractError(f"{where}: 'updates' names {sorted(unknown)}, which are not non-const pointer parameters")
+            raise ContractError(
+                f"{where}: 'updates' names {sorted(unknown)}, which are not non-const pointer parameters"
+            )
         found.append(
-            KernelContract(match[1], path, line, params, _launch_rule(comment, where), updates, _summary(comment, match[1]))
+            KernelContract(
+                match[1], path, line, params, _launch_rule(comment, where), updates, _summary(comment, match[1])
+            )
         )
     return tuple(found)
 

@@ -33,7 +33,9 @@ def kernels() -> dict[str, KernelContract]:
         for path in sorted((cuda_root() / folder).glob("*.cu")):
             for contract in parse_file(path):
                 if contract.name in found:
-                    raise ContractError(f"{path}:{contract.line}: kernel {contract.name} also in {found[contract.name].file}")
+                    raise ContractError(
+                        f"{path}:{contract.line}: kernel {contract.name} also in {found[contract.name].file}"
+                    )
                 found[contract.name] = contract
     return found
 

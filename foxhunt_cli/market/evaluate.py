@@ -59,7 +59,7 @@ def cut_segments(market: MarketData, rollout: int, latency: int) -> Segments:
     steps = int(min(SEGMENT_STEPS, usable.max())) // rollout * rollout
     if steps < rollout:
         raise DataError(
-            f"held-out range: its longest session has {int(market.session_lengths.max()):,} snapshots, an evaluation needs "
+            f"held-out range: its longest session has {int(market.session_lengths.max()):,} snapshots, it needs "
             f"{WARMUP_SNAPSHOTS + latency + 1 + rollout:,}; use more data, a smaller --rollout or --set holdout=0"
         )
     first: list[int] = []
@@ -128,7 +128,7 @@ class Evaluator:
         return [
             f"{rows} rows of {steps:,} steps, non-overlapping; net = fills against the book, marks at the mid and fees",
             "interval: bootstrap over rows; exit capture: net PnL of closed trades / their best mid excursion",
-            "Sharpe, Sortino: mean / (downside) deviation, of trades and of the net PnL of all rows by minute of market "
+            "Sharpe, Sortino: mean / (downside) deviation, of trades and of net PnL of all rows by minute of market "
             f"time, flat minutes included, x sqrt(252 days x {minutes_a_day(self._market.instrument):,} minutes)",
             "bound: what perfect foresight would have earned, same costs, latency and lot limit",
         ]

@@ -8,11 +8,14 @@ Inputs: ``x`` [W, B, 56], ``gap`` [W, B], ``grad_h`` [T+1, B, 128] (slice T is n
 The recurrence of the CfC is unrolled, so the lists depend on the number of snapshots, W, as an integer.
 A forward-only pass (prefix ``target_``) keeps nothing: its activations lie in the backward's scratch, which is dead
 between a backward and the next.
+
+Where the encoding knows the position (``context = encoder``, T = 1) a pass covers one window of K snapshots:
+``window_forward`` encodes the state before the step, ``next_window_forward`` the one behind it, forward only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.config.dims import WARMUP_SNAPSHOTS
@@ -30,7 +33,7 @@ _CONV = f"{TAPS}*{XBC}"
 GAP_SCALE = 0.2  # gap = GAP_SCALE * ln(1 + milliseconds since the row's previous snapshot), 0 at the window's first
 
 _INPUT, _HIDDEN = "ENCODER_INPUT_DIM", "HIDDEN_DIM"
-_ALL, _USED = "W*B", "(W-1)*B"
+_USED = "(W-1)*B"
 _BACKWARD = {"W": "W-1"}  # the last snapshot feeds only the bootstrap state and carries no gradient
 
 
@@ -129,7 +132,10 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Pass:
-    """Buffer names of one forward pass. keep: u and the gates of every snapshot stay for the backward."""
+    """Buffer names of one forward pass. keep: u and the gates of every snapshot stay for the backward.
+
+    snapshots: how many the pass covers. behind: states that follow the first encoding of h.
+    """
 
     gate: str
     selected: str
@@ -140,6 +146,20 @@ class _Pass:
     states: str
     h: str
     keep: bool
+    x: str = "x"
+    gap: str = "gap"
+    snapshots: str = "W"
+    behind: str = "T"
+
+    @property
+    def all(self) -> str:
+        """Tokens of the pass."""
+        return f"{self.snapshots}*B"
+
+    @property
+    def size(self) -> dict[str, str]:
+        """Remap of the scalar W."""
+        return {"W": self.snapshots}
 
 
 def _own_block(tag: str, width: str, source: str) -> _Block:
@@ -193,15 +213,39 @@ _FORWARD_ONLY = _Pass(
 )
 
 
+# The two windows of a step whose encoding knows the position.
+_WINDOW = replace(_TRAINED, snapshots="K", behind="0")
+_NEXT_WINDOW = replace(_FORWARD_ONLY, h="next_h", x="x_next", gap="gap_next", snapshots="K", behind="0")
+
+
 def forward(snapshots: int, prefix: str = "") -> list[Step]:
     """x, gap -> h. ``snapshots`` = W. prefix ``target_``: the target's weights -> target_h, nothing kept."""
-    names = _FORWARD_ONLY if prefix else _TRAINED
+    return _forward(_FORWARD_ONLY if prefix else _TRAINED, snapshots, prefix)
+
+
+def gaps() -> list[Step]:
+    """gap of the W snapshots of an iteration."""
+    return [Stage("gpu_window_gaps", {"offset": "0"})]
+
+
+def window_forward() -> list[Step]:
+    """The first K snapshots of x -> h[0], kept for the backward."""
+    return [Stage("gpu_window_gaps", {"offset": "0", **_WINDOW.size}), *_forward(_WINDOW, WINDOW)]
+
+
+def next_window_forward() -> list[Step]:
+    """x_next [K, B, 56] -> next_h [B, 128], nothing kept."""
+    gap = Stage("gpu_window_gaps", {"offset": "1", "gap": _NEXT_WINDOW.gap, **_NEXT_WINDOW.size})
+    return [gap, *_forward(_NEXT_WINDOW, WINDOW)]
+
+
+def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step]:
     first, second = names.blocks
     return [
         *_vsn_forward(names, prefix),
-        *_mamba_forward(first, prefix),
-        *_mamba_forward(second, prefix),
-        Stage("mamba2_residual", {"trunk": first.out, "branch": second.out}),
+        *_mamba_forward(names, first, prefix),
+        *_mamba_forward(names, second, prefix),
+        Stage("mamba2_residual", {"trunk": first.out, "branch": second.out, **names.size}),
         *_cfc_forward(names, snapshots, prefix),
     ]
 
@@ -236,10 +280,11 @@ def _column_sums(label: str, matrix: View, out: str) -> Matmul:
 
 
 def _vsn_forward(names: _Pass, prefix: str) -> list[Step]:
-    weights, logits = _weights(f"{prefix}w_vsn", _INPUT, _INPUT), _rows(names.gate, _INPUT, _ALL)
+    weights, logits = _weights(f"{prefix}w_vsn", _INPUT, _INPUT), _rows(names.gate, _INPUT, names.all)
+    remap = {"x": names.x, "bias": f"{prefix}b_vsn", "gate": names.gate, "out": names.selected}
     return [
-        Matmul("vsn logits", _rows("x", _INPUT, _ALL), weights, logits),
-        Stage("vsn_forward", {"bias": f"{prefix}b_vsn", "gate": names.gate, "out": names.selected}),
+        Matmul("vsn logits", _rows(names.x, _INPUT, names.all), weights, logits),
+        Stage("vsn_forward", remap | names.size),
     ]
 
 
@@ -263,20 +308,20 @@ def _mamba_stage(kernel: str, takes: str, names: dict[str, str], **scalars: str)
     return Stage(kernel, {**{p: names[p] for p in takes.split()}, **scalars})
 
 
-def _mamba_forward(block: _Block, prefix: str) -> list[Step]:
-    names, tag = _mamba_names(block, prefix), block.tag
-    source, proj = _rows(block.input, block.width, _ALL), _rows(block.proj, PROJ, _ALL)
+def _mamba_forward(of: _Pass, block: _Block, prefix: str) -> list[Step]:
+    names, tag, size = _mamba_names(block, prefix), block.tag, of.size
+    source, proj = _rows(block.input, block.width, of.all), _rows(block.proj, PROJ, of.all)
     return [
         Matmul(f"{tag} in", source, _weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
-        _mamba_stage("mamba2_conv_forward", "proj conv_w conv_b xbc", names),
-        _mamba_stage("mamba2_dt_forward", "proj dt_bias a_log dt decay", names),
-        _mamba_stage("mamba2_scan_forward", "xbc dt decay s", names),
-        _mamba_stage("mamba2_norm_forward", "s xbc proj dt skip norm_w norm rstd", names),
+        _mamba_stage("mamba2_conv_forward", "proj conv_w conv_b xbc", names, **size),
+        _mamba_stage("mamba2_dt_forward", "proj dt_bias a_log dt decay", names, **size),
+        _mamba_stage("mamba2_scan_forward", "xbc dt decay s", names, **size),
+        _mamba_stage("mamba2_norm_forward", "s xbc proj dt skip norm_w norm rstd", names, **size),
         Matmul(
             f"{tag} out",
-            _rows(block.norm, rows=_ALL),
+            _rows(block.norm, rows=of.all),
             _weights(f"{prefix}w_{tag}_out", _HIDDEN, _HIDDEN),
-            _rows(block.out, rows=_ALL),
+            _rows(block.out, rows=of.all),
         ),
     ]
 
@@ -346,7 +391,8 @@ def _cfc_forward(names: _Pass, snapshots: int, prefix: str) -> list[Step]:
     """One wide product for the input half of the backbone, then two small ones a snapshot."""
     recurrent = View("cfc_recurrent", "B", _HIDDEN)
     w_gates = _weights(f"{prefix}w_cfc_gates", _HIDDEN, f"4*{_HIDDEN}")
-    mix, pre = _rows(names.blocks[1].out, rows=_ALL), _rows(names.pre, rows=_ALL)
+    mix, pre = _rows(names.blocks[1].out, rows=names.all), _rows(names.pre, rows=names.all)
+    outputs = {"states": names.states, "h": names.h, "gap": names.gap, "T": names.behind, **names.size}
     steps: list[Step] = [Matmul("cfc input", mix, _backbone(0, prefix), pre), Zero("cfc_recurrent")]
     for w in range(snapshots):
         slot = w if names.keep else 0
@@ -359,10 +405,7 @@ def _cfc_forward(names: _Pass, snapshots: int, prefix: str) -> list[Step]:
                 {"pre": names.pre, "recurrent": "cfc_recurrent", "bias": f"{prefix}b_cfc_backbone", "u": names.u, **at},
             ),
             Matmul(f"cfc gates {w}", _snapshot(names.u, slot), w_gates, _snapshot(names.gates, slot, f"4*{_HIDDEN}")),
-            Stage(
-                "cfc_gates_forward",
-                {"bias": f"{prefix}b_cfc_gates", "gates": names.gates, "states": names.states, "h": names.h, **at},
-            ),
+            Stage("cfc_gates_forward", {"bias": f"{prefix}b_cfc_gates", "gates": names.gates, **outputs, **at}),
         ]
     return steps
 

@@ -25,7 +25,9 @@ PARAMETERS = tuple(
 BUFFERS = (
     Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer's tanh"),
     Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
-    Buffer("target_mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer of the target encoder"),
+    Buffer(
+        "target_mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer of the target encoder"
+    ),
 )
 
 _ALL, _USED = "(T+1)*B", "T*B"
@@ -37,13 +39,32 @@ def _tokens(name: str, rows: str, cols: str = "HIDDEN_DIM") -> View:
 
 def forward(_snapshots: int, prefix: str = "") -> list[Step]:
     """x [T+1, B, 56] -> h [T+1, B, 128]; prefix ``target_``: the target's weights -> target_h."""
+    return _layers(_ALL, "x", f"{prefix}mlp_hidden", f"{prefix}h", prefix)
+
+
+def gaps() -> list[Step]:
+    """Nothing: one snapshot has no time."""
+    return []
+
+
+def window_forward() -> list[Step]:
+    """The first snapshot of x -> h[0], kept for the backward."""
+    return _layers("B", "x", "mlp_hidden", "h")
+
+
+def next_window_forward() -> list[Step]:
+    """x_next [1, B, 56] -> next_h [B, 128], nothing kept."""
+    return _layers("B", "x_next", "target_mlp_hidden", "next_h")
+
+
+def _layers(rows: str, x: str, hidden: str, h: str, prefix: str = "") -> list[Step]:
     w1 = View(f"{prefix}w_mlp1", "ENCODER_INPUT_DIM", "HIDDEN_DIM")
     w2 = View(f"{prefix}w_mlp2", "HIDDEN_DIM", "HIDDEN_DIM")
-    hidden, h, size = f"{prefix}mlp_hidden", f"{prefix}h", {"rows": _ALL, "cols": "HIDDEN_DIM"}
+    size = {"rows": rows, "cols": "HIDDEN_DIM"}
     return [
-        Matmul(f"{prefix}mlp layer 1", _tokens("x", _ALL, "ENCODER_INPUT_DIM"), w1, _tokens(hidden, _ALL)),
+        Matmul(f"{prefix}mlp layer 1", _tokens(x, rows, "ENCODER_INPUT_DIM"), w1, _tokens(hidden, rows)),
         Stage("bias_tanh", {"bias": f"{prefix}b_mlp1", "y": hidden, **size}),
-        Matmul(f"{prefix}mlp layer 2", _tokens(hidden, _ALL), w2, _tokens(h, _ALL)),
+        Matmul(f"{prefix}mlp layer 2", _tokens(hidden, rows), w2, _tokens(h, rows)),
         Stage("bias_tanh", {"bias": f"{prefix}b_mlp2", "y": h, **size}),
     ]
 

@@ -22,7 +22,13 @@ CHUNK = 32
 ACTION_HOLD = STRUCTURE["ACTION_HOLD"][0]
 # Learning-rate groups: index -> ISV slot of the rate. Branches: index -> ISV slot of the multiplier.
 GROUPS = ("LR_BCE", "LR_Q", "LR_PI", "LR_V", "LR_AUX", "IQN_LR")
-BRANCHES = ("BRANCH_LR_MULT_VSN", "BRANCH_LR_MULT_MAMBA1", "BRANCH_LR_MULT_MAMBA2", "BRANCH_LR_MULT_CFC", "BRANCH_LR_MULT_HEADS")
+BRANCHES = (
+    "BRANCH_LR_MULT_VSN",
+    "BRANCH_LR_MULT_MAMBA1",
+    "BRANCH_LR_MULT_MAMBA2",
+    "BRANCH_LR_MULT_CFC",
+    "BRANCH_LR_MULT_HEADS",
+)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 A row uses the block of its class and adds a linear term in the trade context. One product gives every class's
 outputs for every encoding of the iteration, before a single action is chosen.
+
+Where the encoding knows the position (``context = encoder``) there is one block, no context term (its weights stay
+zero), and the states are encoded one by one.
 """
 
 from __future__ import annotations
@@ -36,6 +39,21 @@ def forward() -> list[Step]:
     ]
 
 
+def policy_at(t: int) -> list[Step]:
+    """h[t] -> pi_all[t], the logits of state t alone."""
+    return [_one_state("pi", "P*N_ACTIONS", t)]
+
+
+def value_at(t: int) -> list[Step]:
+    """h[t] -> v_all[t]."""
+    return [_one_state("v", "P", t)]
+
+
+def _one_state(head: str, width: str, t: int) -> Matmul:
+    h, out = (View(name, "B", cols, row0=f"{t}*B") for name, cols in (("h", "HIDDEN_DIM"), (f"{head}_all", width)))
+    return Matmul(f"{head} head of state {t}", h, View(f"w_{head}", "HIDDEN_DIM", width), out)
+
+
 def draw(greedy: str = "0") -> Stage:
     """The policy draw of one environment step; ``t`` is bound by the caller."""
     return Stage("rl_pi_action_kernel", {"greedy": greedy})
@@ -55,18 +73,23 @@ def losses() -> list[Step]:
     ]
 
 
-def backward() -> list[Step]:
-    """Gradients of the six tensors, and grad_h overwritten with both heads' part."""
-    h, context, ones = View("h", _USED, "HIDDEN_DIM"), View("context", _USED, "HEAD_CONTEXT_DIM"), View("ones", "1", _USED)
+def backward(*, context: bool = True) -> list[Step]:
+    """Gradients of the six tensors, and grad_h overwritten with both heads' part.
+
+    context False: the context terms' gradients are left alone (zero from the start), so the terms stay zero.
+    """
+    h, held, ones = View("h", _USED, "HIDDEN_DIM"), View("context", _USED, "HEAD_CONTEXT_DIM"), View("ones", "1", _USED)
     steps: list[Step] = []
     for index, (head, width) in enumerate(_HEADS):
         grad = View(f"grad_{head}_all", _USED, width)
         steps += [
             Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
             Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
-            Matmul(
-                f"{head} grad w_ctx", context, grad, View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width), trans_a=True
-            ),
+        ]
+        if context:
+            out = View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width)
+            steps.append(Matmul(f"{head} grad w_ctx", held, grad, out, trans_a=True))
+        steps.append(
             Matmul(
                 f"{head} grad h",
                 grad,
@@ -74,6 +97,6 @@ def backward() -> list[Step]:
                 View("grad_h", _USED, "HIDDEN_DIM"),
                 trans_b=True,
                 accumulate=index > 0,
-            ),
-        ]
+            )
+        )
     return steps

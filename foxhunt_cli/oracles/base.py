@@ -135,7 +135,9 @@ class Trial:
         same = want.shape == have.shape or want.size == 1
         ok = same and have.size > 0 and bool(np.all(want == have))
         worst = int(np.argmax(np.broadcast_to(want, have.shape) != have)) if same and have.size else 0
-        text = self._show(np.broadcast_to(want, have.shape), have, worst) if same else (str(want.shape), str(have.shape))
+        text = (
+            self._show(np.broadcast_to(want, have.shape), have, worst) if same else (str(want.shape), str(have.shape))
+        )
         self._add(label, *text, 0.0, ok)
 
     def true(self, label: str, condition: Any, got: Any = "") -> None:
@@ -150,7 +152,10 @@ class Trial:
     def _show(want: np.ndarray, have: np.ndarray, worst: int) -> tuple[str, str]:
         """Small arrays whole, large ones at the worst element."""
         if have.size <= 8:
-            return (np.array2string(want, precision=6, separator=", "), np.array2string(have, precision=6, separator=", "))
+            return (
+                np.array2string(want, precision=6, separator=", "),
+                np.array2string(have, precision=6, separator=", "),
+            )
         where = np.unravel_index(worst, have.shape)
         place = ",".join(str(i) for i in where)
         return (f"[{place}] {want[where]:.7g}", f"[{place}] {have[where]:.7g} ({have.size} values)")

@@ -267,8 +267,10 @@ def multires_streaming_kernel_equals_the_column(trial: Trial) -> None:
     rows = []
     for s in range(n):
         arrays |= {"cursor": np.array([s], np.int32), "new_episode": np.array([s == 0], np.uint8)}
-        arrays |= trial.run("rl_multires_features_update", arrays, B=1)
-        rows.append(arrays["multires_row"][0])
+        arrays |= trial.run("rl_multires_features_update", arrays, B=1, offset=0)
+        rows.append(arrays["multires_row"][0].copy())
+        if s + 1 < n:
+            arrays |= trial.run("rl_multires_features_update", arrays, B=1, offset=1)
     trial.equal("the same operations in the same order", column, np.array(rows))
 
 

@@ -26,7 +26,9 @@ def codes() -> dict[str, np.ndarray]:
 def update(t: Trial, state: dict[str, np.ndarray], isv: np.ndarray, bad_losses: int = 0) -> dict[str, np.ndarray]:
     """The optimiser's three kernels on ``state``; returns the new state, control and ISV."""
     n = len(state["grads"]) // CHUNK
-    squares = t.run("rl_grad_chunk_squares", {"grads": state["grads"], "chunk_square": np.zeros(n, np.float32)}, n_chunks=n)
+    squares = t.run(
+        "rl_grad_chunk_squares", {"grads": state["grads"], "chunk_square": np.zeros(n, np.float32)}, n_chunks=n
+    )
     control = {"update_control": np.zeros(14, np.float32), "isv": isv}
     norms = t.run(
         "rl_grad_norms",
@@ -50,7 +52,14 @@ def fresh(seed: int) -> dict[str, np.ndarray]:
 @oracle("optim")
 def adam_matches_float64_over_ten_steps(t: Trial) -> None:
     """Ten steps with bias correction, per-group rates, branch multiplier, encoder clip and weight decay."""
-    seeds = {"lr_pi": 1e-3, "lr_v": 2e-3, "lr_aux": 4e-4, "weight_decay": 0.01, "branch_lr_mult_vsn": 0.5, "grad_clip_norm": 2.0}
+    seeds = {
+        "lr_pi": 1e-3,
+        "lr_v": 2e-3,
+        "lr_aux": 4e-4,
+        "weight_decay": 0.01,
+        "branch_lr_mult_vsn": 0.5,
+        "grad_clip_norm": 2.0,
+    }
     isv, state = seed_values(seeds), fresh(1)
     rate = np.repeat([4e-4 * 0.5, 1e-3, 2e-3], CHUNK)
     w, m, v = state["params"].astype(np.float64), 0.0, 0.0

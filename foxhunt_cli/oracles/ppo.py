@@ -55,11 +55,14 @@ def floored(logits: np.ndarray, p_min: float) -> np.ndarray:
 def policy_draw_follows_the_floored_mixture(t: Trial) -> None:
     """Frequencies of 20,000 draws of one distribution against p (chi squared), and log p of what was drawn."""
     rows, isv = 20_000, seed_values({"p_min": 0.02})
-    h = {k: np.repeat(v[:1], rows, axis=0) if k in ("pi_all", "context", "position_class") else v for k, v in heads(1, 1, 3).items()}
+    h = {
+        k: np.repeat(v[:1], rows, axis=0) if k in ("pi_all", "context", "position_class") else v
+        for k, v in heads(1, 1, 3).items()
+    }
     out = _draw(t, h, isv, rows, greedy=0)
     p = floored(row_logits(h)[:1], 0.02)[0]
     counts = np.bincount(out["action_drawn"], minlength=N_ACTIONS)
-    # 29.6 is the 99.9 % quantile of chi squared with 10 degrees of freedom; the seed is fixed, so this does not flicker.
+    # 29.6 is the 99.9 % quantile of chi squared with 10 degrees of freedom; the seed is fixed.
     t.true("chi squared below 29.6", float(((counts - rows * p) ** 2 / (rows * p)).sum()) < 29.6, counts)
     t.close("log p of the draw", np.log(p)[out["action_drawn"]], out["log_prob"], 5e-6)
 
@@ -98,7 +101,10 @@ def gae_matches_the_definition(t: Trial) -> None:
     """A_t = sum over k of (gamma lambda)^k delta_{t+k}, cut at terminals; lambda = 0 is the one-step advantage."""
     rng = np.random.default_rng(4)
     steps, rows = 16, 5
-    reward, value = rng.normal(size=(steps, rows)).astype(np.float32), rng.normal(size=(steps + 1, rows)).astype(np.float32)
+    reward, value = (
+        rng.normal(size=(steps, rows)).astype(np.float32),
+        rng.normal(size=(steps + 1, rows)).astype(np.float32),
+    )
     terminal = (rng.random((steps, rows)) < 0.2).astype(np.uint8)
     for lam in (0.0, 0.95):
         isv = seed_values({"gae_lambda": lam, "gamma": 0.97})
@@ -111,10 +117,14 @@ def gae_matches_the_definition(t: Trial) -> None:
                 want[start] += weight * (reward[k] + keep * value[k + 1] - value[k])
                 weight = weight * keep * lam
         t.close(f"advantage, lambda {lam}", want, out["advantage"], ADVANTAGE_TOLERANCE)
-        t.close(f"value target, lambda {lam}", np.clip(want + value[:-1], -20, 20), out["value_target"], ADVANTAGE_TOLERANCE)
+        t.close(
+            f"value target, lambda {lam}", np.clip(want + value[:-1], -20, 20), out["value_target"], ADVANTAGE_TOLERANCE
+        )
 
 
-def _gae(t: Trial, reward: np.ndarray, terminal: np.ndarray, value: np.ndarray, isv: np.ndarray) -> dict[str, np.ndarray]:
+def _gae(
+    t: Trial, reward: np.ndarray, terminal: np.ndarray, value: np.ndarray, isv: np.ndarray
+) -> dict[str, np.ndarray]:
     steps, rows = reward.shape
     arrays = {"reward": reward, "terminal": terminal, "value": value, "isv": isv}
     outputs = {"advantage": np.zeros_like(reward), "value_target": np.zeros_like(reward)}
@@ -158,7 +168,12 @@ def run_surrogate(t: Trial, case: dict[str, np.ndarray], isv: np.ndarray, moment
     rows, width = case["pi_all"].shape
     sizes = {"rows": rows, "P": width // N_ACTIONS, "mask_overridden": 1}
     row = np.zeros(rows, np.float32)
-    outputs = {"pi_soft": np.zeros((rows, N_ACTIONS), np.float32), "log_ratio": row, "row_loss_pi": row, "row_entropy": row}
+    outputs = {
+        "pi_soft": np.zeros((rows, N_ACTIONS), np.float32),
+        "log_ratio": row,
+        "row_loss_pi": row,
+        "row_entropy": row,
+    }
     forward = t.run("ppo_clipped_surrogate_fwd", {**case, **outputs, "moments": moments, "isv": isv}, **sizes)
     needed = {k: case[k] for k in ("position_class", "action_drawn", "advantage", "overridden")}
     saved = {k: forward[k] for k in ("pi_soft", "log_ratio", "row_entropy")}
@@ -190,7 +205,7 @@ def surrogate_forward_matches_the_definition(t: Trial) -> None:
 
 @oracle("ppo")
 def surrogate_backward_matches_central_differences(t: Trial) -> None:
-    """d loss / d logits through the floored mixture, clip, clamp, mask and entropy bonus; other classes get exactly 0."""
+    """d loss / d logits through floored mixture, clip, clamp, mask and entropy bonus; other classes get exactly 0."""
     case, moments = surrogate_case(7), np.array([0.1, 1.3, 50.0], np.float32)
     coef = 0.05
     out = run_surrogate(t, case, seed_values({"p_min": 0.005, "entropy_coef": coef}), moments)
@@ -201,7 +216,9 @@ def surrogate_backward_matches_central_differences(t: Trial) -> None:
             up, down = logits.copy(), logits.copy()
             up[r, a] += 1e-5
             down[r, a] -= 1e-5
-            want[r, a] = (reference_loss(case, up, moments, coef)[2] - reference_loss(case, down, moments, coef)[2]) / 2e-5
+            want[r, a] = (
+                reference_loss(case, up, moments, coef)[2] - reference_loss(case, down, moments, coef)[2]
+            ) / 2e-5
     grad = out["grad_pi_all"].reshape(rows, -1, N_ACTIONS)
     own = grad[np.arange(rows), case["position_class"]]
     t.close("own class", want, own, GRADIENT_TOLERANCE)

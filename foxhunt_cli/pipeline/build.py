@@ -64,6 +64,3 @@ def _product(step: Matmul, arrays: Mapping[str, Any], dims: Mapping[str, int | f
     if (m, n) != tuple(out.shape) or k != k2:
         raise PlanError(f"{step.label}: op(a) is {m}x{k}, op(b) is {k2}x{n}, out is {out.shape[0]}x{out.shape[1]}")
     return Product(a, b, out, step.trans_a, step.trans_b, step.accumulate)
-
-
-__all__ = ["PlanError", "Zero", "build", "kernels_of", "resolve"]

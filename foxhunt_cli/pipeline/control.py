@@ -31,7 +31,7 @@ CONTROLLERS: dict[str, str] = {
     "atom_span": "rl_controller_atom_span",
 }
 
-# What each preset keeps fixed. Preset foxhunt also leaves out the plateau rule of the learning rate.
+# What each preset keeps fixed.
 FROZEN: dict[str, frozenset[str]] = {
     "seed": frozenset(),
     "foxhunt": frozenset(

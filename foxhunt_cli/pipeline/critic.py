@@ -1,7 +1,7 @@
 """The critic: replay, path targets, C51 and IQN, their target copies, and what they teach the policy.
 
-Everything the critic sees is encoded by the target encoder (buffer ``target_h``): stored encodings of the moving encoder
-make it unstable even when they are a dozen updates old.
+What the critic sees is encoded by the target encoder: stored encodings of the moving encoder make it unstable even when
+they are a dozen updates old. Where the encoding knows the position (the recipe of the seeds) it sees the encoder's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Step
 from foxhunt_cli.replay import hindsight, path_targets, per
 
-FEATURES = "target_h"
 _PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
 
 
@@ -24,15 +23,17 @@ def parameters() -> tuple[Parameter, ...]:
 
 
 def encode(shape: Shape) -> list[Step]:
-    """Critic features of all T + 1 states, by the target encoder."""
+    """Critic features of all T + 1 states, by the target encoder; nothing where the critic sees the encoder's own."""
+    if shape.sees_position:
+        return []
     return learn.ENCODERS[shape.encoder].forward(learn.snapshots(shape), "target_")
 
 
 def store(shape: Shape) -> list[Step]:
     """Every moment whose successors exist goes to the replay, then hindsight's; the tree above them is renewed."""
     return [
-        *per.push(FEATURES),
-        *(hindsight.inject(shape.directions, FEATURES) if shape.injects else ()),
+        *per.push(shape.features),
+        *(hindsight.inject(shape.directions, shape.features) if shape.injects else ()),
         *per.tree_of_pushed(shape.capacity, shape.batch, shape.rollout),
     ]
 
@@ -40,14 +41,14 @@ def store(shape: Shape) -> list[Step]:
 def values(shape: Shape) -> list[Step]:
     """Ensemble values of every class and action at this iteration's states, without noise."""
     rows = shape.rollout * shape.batch
-    return [*c51.support(), *distill.action_values(rows, min(rows, shape.replay_batch), FEATURES)]
+    return [*c51.support(), *distill.action_values(rows, min(rows, shape.replay_batch), shape.features)]
 
 
 def teach(shape: Shape) -> list[Step]:
     """The values, distilled into the policy's gradient."""
     return [
         *values(shape),
-        *distill.gradients(all_classes=True),
+        *distill.gradients(all_classes=shape.every_class),
         *distill.agreement(),
     ]
 

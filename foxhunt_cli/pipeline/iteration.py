@@ -5,8 +5,11 @@ Read top to bottom: it is the program. Everything above it prepares, everything 
 
 from __future__ import annotations
 
-from foxhunt_cli.nets import frd, policy
-from foxhunt_cli.pipeline import control, critic, learn, rollout
+from collections.abc import Sequence
+
+from foxhunt_cli.nets import frd
+from foxhunt_cli.nets import policy as policy_head
+from foxhunt_cli.pipeline import control, critic, encoding, learn, rollout
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, at
 from foxhunt_cli.replay import hindsight
@@ -19,14 +22,14 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     """
     critic_on = shape.critic and learn_critic
     return [
-        *_windows(draw_episodes=True),
-        *rollout.iteration_begin(),
-        *learn.forward(shape),
-        *(critic.encode(shape) if shape.critic else ()),
+        *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),
-        *_environment_steps(shape, policy.draw(), train=True),
+        *_environment_steps(shape, policy_head.draw(), track=shape.injects),
+        *encoding.behind_steps(shape),
         *rollout.after_rollout(control.before_reward_controllers(shape.frozen)),
-        *control.after_rollout_controllers(shape.frozen, plateau=shape.plateau, reproject=shape.critic),
+        *control.after_rollout_controllers(
+            shape.frozen, plateau=shape.plateau, reproject=shape.critic and shape.reproject
+        ),
         *(critic.store(shape) if shape.critic else ()),
         *learn.update(shape, critic.teach(shape) if critic_on else ()),
         *(critic.updates(shape) if critic_on else ()),
@@ -39,49 +42,46 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
 
 def playing(shape: Shape) -> list[Step]:
     """One iteration of evaluation: the greedy policy, no learning; the host has set the cursors."""
-    return [
-        *_windows(draw_episodes=False),
-        *rollout.iteration_begin(),
-        *learn.forward(shape),
-        *_environment_steps(shape, policy.draw(greedy="1")),
-        Stage("gpu_advance_cursor"),
-    ]
+    return _played(shape, policy_head.draw(greedy="1"), policy=True, features=shape.entry_gates)
 
 
 def playing_by_value(shape: Shape) -> list[Step]:
     """One iteration of evaluation of the critic: the action of greatest ensemble value, noise off."""
-    return [
-        *_windows(draw_episodes=False),
-        *rollout.iteration_begin(),
-        *learn.inputs(shape),
-        *critic.encode(shape),
-        *critic.values(shape),
-        *_environment_steps(shape, Stage("rl_q_action_kernel")),
-        Stage("gpu_advance_cursor"),
-    ]
+    return _played(shape, Stage("rl_q_action_kernel"), critic.values(shape), policy=shape.entry_gates, features=True)
 
 
 def following(shape: Shape) -> list[Step]:
     """One iteration of a rule-based baseline: the data column ``signal`` names the wanted side of each snapshot."""
     return [
         *rollout.iteration_begin(),
-        *_environment_steps(shape, Stage("rl_signal_action")),
+        *_environment_steps(shape, Stage("rl_signal_action"), gates=False),
         Stage("gpu_advance_cursor"),
     ]
 
 
-def _windows(draw_episodes: bool) -> list[Step]:
-    draw = [Stage("gpu_sample_starts")] if draw_episodes else []
-    return [*draw, Stage("snap_feature_assemble_batched", {"offset": "0"})]
+def _played(
+    shape: Shape, draw: Stage, values: Sequence[Step] = (), *, policy: bool, features: bool
+) -> list[Step]:
+    return [
+        *encoding.before_steps(shape, draw_episodes=False, policy=policy, features=features),
+        *values,
+        *(frd.forward() if shape.entry_gates else ()),
+        *_environment_steps(shape, draw, evaluation=True),
+        *encoding.follow_market(shape),
+        Stage("gpu_advance_cursor"),
+    ]
 
 
-def _environment_steps(shape: Shape, draw: Stage, *, train: bool = False) -> list[Step]:
-    """T steps: draw, gates, overrides, fill, bookkeeping; in training hindsight watches every step."""
+def _environment_steps(
+    shape: Shape, draw: Stage, *, gates: bool = True, evaluation: bool = False, track: bool = False
+) -> list[Step]:
+    """T steps: draw, gates where the run has them, overrides, fill, bookkeeping. track: hindsight watches every step."""
     steps: list[Step] = []
     for t in range(shape.rollout):
-        gates = control.entry_gates(t, critic.FEATURES) if train and shape.entry_gates else ()
+        judged = shape.entry_gates and gates
+        judges = control.entry_gates(t, shape.features, evaluation=evaluation) if judged else ()
         steps.append(Stage(draw.kernel, {**draw.remap, **at(t)}))
-        steps.extend(rollout.environment_step(t, gates))
-        if train and shape.injects:
+        steps.extend(rollout.environment_step(t, judges))
+        if track:
             steps.extend(hindsight.track(t))
     return steps

@@ -11,8 +11,6 @@ from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, Zero
 
 ENCODERS: dict[str, ModuleType] = {"mlp": encoder_mlp, "full": encoder_full}
-# What an encoder needs beside the windows.
-_INPUTS: dict[str, tuple[Step, ...]] = {"mlp": (), "full": (Stage("gpu_window_gaps"),)}
 SUPERVISED = (frd, direction, outcome)
 
 
@@ -36,15 +34,24 @@ def parameters(shape: Shape) -> tuple[Parameter, ...]:
     )
 
 
-def inputs(shape: Shape) -> list[Step]:
+def gaps(shape: Shape) -> list[Step]:
     """What the encoder needs beside the windows."""
-    return list(_INPUTS[shape.encoder])
+    return ENCODERS[shape.encoder].gaps()
 
 
 def forward(shape: Shape) -> list[Step]:
-    """Encodings and head outputs of all T + 1 states."""
-    encoder = ENCODERS[shape.encoder]
-    return [*inputs(shape), *encoder.forward(snapshots(shape)), *policy.forward()]
+    """Encodings and head outputs of all T + 1 states, market-only."""
+    return [*ENCODERS[shape.encoder].forward(snapshots(shape)), *policy.forward()]
+
+
+def window_forward(shape: Shape) -> list[Step]:
+    """Encoding and policy of the state before the step, where the encoding knows the position."""
+    return [*ENCODERS[shape.encoder].window_forward(), *policy.policy_at(0), *policy.value_at(0)]
+
+
+def next_window_forward(shape: Shape) -> list[Step]:
+    """Encoding and value of the state behind the step: what targets bootstrap from. Forward only."""
+    return [*ENCODERS[shape.encoder].next_window_forward(), Stage("rl_encoder_next_state"), *policy.value_at(1)]
 
 
 def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
@@ -62,7 +69,7 @@ def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
         Zero("nonfinite_parts"),
         *policy.losses(),
         *lessons,
-        *policy.backward(),
+        *policy.backward(context=not shape.sees_position),
         *supervised,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
         *optimiser("policy"),

@@ -51,7 +51,7 @@ def sizes(shape: Shape, lot_limit: int = 4) -> dict[str, int | float]:
         "T": shape.rollout,
         "K": learn.window(shape.encoder),
         "W": learn.snapshots(shape),
-        "P": 2 * lot_limit + 1,
+        "P": 1 if shape.sees_position else 2 * lot_limit + 1,
         "R": shape.replay_batch,
     }
 

@@ -15,6 +15,8 @@ class Shape:
     """B: rows."""
     encoder: str = "full"
     """"mlp" or "full"."""
+    context: str = "heads"
+    """Where the position enters: "heads" (encodings are market-only) or "encoder" (one step an iteration)."""
     updates: int = 4
     """U: replay updates an iteration; 0 = no critic."""
     replay_batch: int = 256
@@ -33,6 +35,20 @@ class Shape:
     """Controllers that do not run: their slots keep their seeds."""
     plateau: bool = False
     """The learning rate halves when a loss stands still."""
+    every_class: bool = True
+    """The critic teaches the policy for every position class, with a gap-scaled temperature, not the row's own alone."""
+    reproject: bool = True
+    """The critic's distributions stay where they were when the atom span grows."""
+
+    @property
+    def sees_position(self) -> bool:
+        """Whether the encoding knows the position: windows are encoded one by one, heads have one block."""
+        return self.context == "encoder"
+
+    @property
+    def features(self) -> str:
+        """Buffer of the encodings that the critic sees: the target encoder's where they are market-only."""
+        return "h" if self.sees_position else "target_h"
 
     @property
     def critic(self) -> bool:

@@ -1,4 +1,4 @@
-"""Proves that an ordered list makes sense before it runs: nothing is read before it is written, nothing is written in vain.
+"""Proves that an ordered list makes sense: nothing is read before it is written, nothing is written in vain.
 
 Works on names alone: no device, no sizes. Buffers that live longer than an iteration (data, persistent, parameters)
 may be read at any time; an iteration buffer must have been written earlier in the list.

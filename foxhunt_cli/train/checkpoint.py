@@ -87,18 +87,22 @@ def load(checkpoint: Path) -> dict[str, np.ndarray]:
     except (OSError, orjson.JSONDecodeError) as error:
         raise FileError(f"{checkpoint}: cannot be read ({error}); use an earlier checkpoint of the run") from None
     if hashlib.sha256(payload).hexdigest() != meta.get("sha256"):
-        raise FileError(f"{checkpoint}: its contents do not match its digest (torn or changed); use an earlier checkpoint")
+        raise FileError(
+            f"{checkpoint}: its contents do not match its digest (torn or changed); use an earlier checkpoint"
+        )
     if meta.get("layout") != layout_hash():
         raise FileError(f"{checkpoint}: written by a foxhunt with another slot layout; evaluate it with that version")
     return safetensors.numpy.load(payload)
 
 
 def restore(engine: Engine, arrays: dict[str, np.ndarray], names: list[str] | None = None) -> None:
-    """Write saved arrays into the engine (all of the state, or ``names``). Raises FileError on a missing or misshapen one."""
+    """Write saved arrays (all of the state, or ``names``) into the engine. Raises FileError on a misshapen one."""
     for name in names or state_names(engine):
         target = engine.arrays[name]
         saved = arrays.get(name)
         if saved is None or tuple(saved.shape) != tuple(target.shape):
             got = "nothing" if saved is None else f"shape {saved.shape}"
-            raise FileError(f"checkpoint: '{name}': expected shape {tuple(target.shape)}, got {got}; same config needed")
+            raise FileError(
+                f"checkpoint: '{name}': expected shape {tuple(target.shape)}, got {got}; same config needed"
+            )
         engine.device.write(target, saved)

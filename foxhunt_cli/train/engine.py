@@ -101,6 +101,7 @@ def shape_of(config: RunConfig) -> Shape:
         rollout=t,
         batch=b,
         encoder=config.encoder,
+        context=config.context,
         updates=config.updates,
         replay_batch=config.replay_batch,
         capacity=capacity,
@@ -108,12 +109,15 @@ def shape_of(config: RunConfig) -> Shape:
         directions=config.hindsight_directions,
         entry_gates=config.entry_gates,
         frozen=frozen_controllers(config),
+        plateau=config.lr_plateau,
+        every_class=config.distillation == "classes",
+        reproject=config.reward == "mark_to_market",
     )
 
 
 def frozen_controllers(config: RunConfig) -> frozenset[str]:
     """The preset's frozen controllers, changed by ``controllers.<name> = "fixed" | "on"``. Raises ValueError."""
-    frozen = set(control.FROZEN["foxhunt"])
+    frozen = set(control.FROZEN[config.preset])
     for name, state in config.controllers.items():
         if name not in control.CONTROLLERS:
             known = ", ".join(control.CONTROLLERS)
@@ -133,7 +137,7 @@ def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
         "T": config.rollout,
         "K": learn.window(config.encoder),
         "W": learn.snapshots(shape),
-        "P": 2 * lot_limit + 1,
+        "P": 1 if shape.sees_position else 2 * lot_limit + 1,
         "R": config.replay_batch,
         "C": shape.capacity,
         "N_TAU": N_TAU,
@@ -148,7 +152,7 @@ def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
         "realised_reward": int(config.reward == "realised"),
         "ratchet": int(config.trail_ratchet),
         "mask_overridden": int(config.mask_overridden),
-        "since_close": 0,
+        "since_close": int(config.hold_since_close),
     }
 
 
@@ -183,7 +187,7 @@ def build_engine(
 
 def prefill_iterations(config: RunConfig) -> int:
     """Iterations until the replay surely holds PREFILL_BATCHES batches: the first N_STEP steps of a row push nothing."""
-    n_step = int(seed_values(config.isv)[number("N_STEP")])
+    n_step = int(seed_values(config.isv, config.preset)[number("N_STEP")])
     moments = PREFILL_BATCHES * config.replay_batch + n_step * config.batch
     return -(-moments // (config.batch * config.rollout))
 
@@ -265,7 +269,7 @@ def _seed(device: Device, arrays: dict[str, Any], config: RunConfig, data: Prepa
 
 def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
     """The ISV before the first iteration: seeds, run length, the data's sigmas, reward unit and atom span."""
-    isv = seed_values(config.isv)
+    isv = seed_values(config.isv, config.preset)
     isv[number("RUN_STEPS")] = config.steps
     isv[number("IQN_N_TAU")] = N_TAU
     isv[number("FRD_SIGMA_SHORT") : number("FRD_SIGMA_LONG") + 1] = data.sigmas
@@ -274,6 +278,6 @@ def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
     isv[number("HINDSIGHT_LABEL")] = hindsight.LABELS.get(config.hindsight, 0)
     span = 4.0 * (config.lot_limit or data.instrument.lot_limit)
     for name, value in (("C51_V_MAX", span), ("C51_V_MIN", -span)):
-        if name.lower() not in config.isv:
+        if config.reward == "mark_to_market" and name.lower() not in config.isv:
             isv[number(name)] = value
     return isv

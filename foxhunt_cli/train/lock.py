@@ -20,5 +20,7 @@ def lock_run(run: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise FileError(f"{run}: another process is training in this run; wait for it or choose another --name") from None
+        raise FileError(
+            f"{run}: another process is training in this run; wait for it or choose another --name"
+        ) from None
     return file

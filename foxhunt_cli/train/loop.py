@@ -85,7 +85,7 @@ def _start(config: RunConfig, terminal: Terminal) -> Run:
     work = open_workspace(config, terminal)
     path = run_dir.create(config)
     lock = lock_run(path)
-    seeds = preset_seeds("foxhunt") | config.isv
+    seeds = preset_seeds(config.preset) | config.isv
     manifest = run_dir.manifest(config, work.engine.device.describe(), work.data_facts(), seeds)
     run_dir.write_json(path / run_dir.MANIFEST, manifest)
     terminal.note(f"run: {path}")
@@ -194,7 +194,10 @@ def _evaluate(run: Run) -> Evaluation:
     assert run.evaluator is not None
     evaluation = run.evaluator.agent()
     run_dir.write_json(run.path / "eval" / f"step-{run.step:09d}.json", evaluation.as_dict())
-    figures = (f"{who} {p['net USD / 1,000 steps']:+,.1f} ({p['trades']:,.0f} trades)" for who, p in evaluation.policies.items())
+    figures = (
+        f"{who} {p['net USD / 1,000 steps']:+,.1f} ({p['trades']:,.0f} trades)"
+        for who, p in evaluation.policies.items()
+    )
     run.terminal.note(f"eval at step {run.step:,}, net USD per 1,000 steps: {', '.join(figures)}")
     return evaluation
 

@@ -14,7 +14,7 @@ def prepare_training(device: Device, market: MarketData, config: RunConfig) -> P
     return prepare_data(
         device,
         market,
-        seed_values(config.isv),
+        seed_values(config.isv, config.preset),
         rollout=config.rollout,
         latency=config.latency_steps,
         episode_len=config.episode_len,

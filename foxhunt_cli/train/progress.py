@@ -1,4 +1,4 @@
-"""What a training run shows while it runs: a live panel on a terminal, plain lines elsewhere. Owns no state of the run."""
+"""What a training run shows while it runs: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

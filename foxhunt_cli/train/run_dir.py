@@ -23,9 +23,12 @@ from foxhunt_cli.kernels.registry import cuda_root
 
 MANIFEST = "manifest.json"
 RUN_LOG = "run.jsonl"
-_WORDS = ("amber badger birch brook cedar clover copse dawn dusk fern fjord flint gorse heath heron holly juniper larch "
-          "linden lynx maple marten moor moss oak otter pine raven reed ridge rowan sable sorrel tarn thistle vixen willow"
-          ).split()  # fmt: skip
+_WORDS = (
+    "amber", "badger", "birch", "brook", "cedar", "clover", "copse", "dawn", "dusk", "fern", "fjord", "flint",
+    "gorse", "heath", "heron", "holly", "juniper", "larch", "linden", "lynx", "maple", "marten", "moor", "moss",
+    "oak", "otter", "pine", "raven", "reed", "ridge", "rowan", "sable", "sorrel", "tarn", "thistle", "vixen",
+    "willow",
+)
 _PACKAGES = ("numpy", "pydantic", "databento-dbn", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -40,7 +43,9 @@ def create(config: RunConfig) -> Path:
     except FileExistsError:
         raise FileError(f"{path}: a run of that name exists; choose another --name or remove it") from None
     except OSError as error:
-        raise FileError(f"{path}: cannot be made: {error.strerror}; choose another place with --set runs_dir=DIR") from None
+        raise FileError(
+            f"{path}: cannot be made: {error.strerror}; choose another place with --set runs_dir=DIR"
+        ) from None
     return path
 
 
@@ -56,7 +61,9 @@ def write_json(path: Path, value: Any) -> None:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise FileError(f"{path}: cannot be written: {error.strerror}; free space or choose another runs_dir") from error
+        raise FileError(
+            f"{path}: cannot be written: {error.strerror}; free space or choose another runs_dir"
+        ) from error
 
 
 def read_manifest(run: Path) -> dict[str, Any]:

@@ -31,5 +31,7 @@ def split(market: MarketData, holdout: float) -> Split:
     purge = max((h for h in FRD_HORIZONS if h <= total // _PURGE_SHARE), default=WARMUP_SNAPSHOTS)
     first = total - int(total * holdout)
     if first - purge < 1 or first >= total:
-        raise DataError(f"{market.source}: {total:,} snapshots are too few to hold out {holdout:.0%}; use --set holdout=0")
+        raise DataError(
+            f"{market.source}: {total:,} snapshots are too few to hold out {holdout:.0%}; use --set holdout=0"
+        )
     return Split(market.range(0, first - purge), market.range(first, total), purge)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-
 SMALL = ["--device", "cpu", "--steps", "64", "-b", "4", "--rollout", "8", "--set", "synthetic.snapshots=20000"]
 TIME_FIELDS = {"time", "perf"}
 
@@ -79,7 +78,19 @@ def test_eval_repeats_the_figures_of_the_run(trained: Path) -> None:
 
 
 def test_interrupt_saves_the_state_and_exits_130(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "foxhunt_cli.cli", "train", *SMALL, "--steps", "10000000", "--name", "long", "--eval-every", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "foxhunt_cli.cli",
+        "train",
+        *SMALL,
+        "--steps",
+        "10000000",
+        "--name",
+        "long",
+        "--eval-every",
+        "0",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = tmp_path / "runs" / "long" / "run.jsonl"
     deadline = time.monotonic() + 120
@@ -145,7 +156,9 @@ def test_a_damaged_checkpoint_is_refused(trained: Path) -> None:
 def killed_midway(folder: Path, name: str, after_step: int, steps: int = 160) -> Path:
     """Start a run and kill it with SIGKILL once its log has passed ``after_step``."""
     command = [sys.executable, "-m", "foxhunt_cli.cli", "train", *SMALL, "--steps", str(steps), "--name", name]
-    process = subprocess.Popen([*command, "--checkpoint-every", "16"], cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "--checkpoint-every", "16"], cwd=folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
     log = folder / "runs" / name / "run.jsonl"
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:

@@ -33,7 +33,12 @@ def imports(path: Path) -> list[tuple[str, int]]:
     """Modules a file imports, also inside functions; not those for type checking alone."""
     found = []
     tree = ast.parse(path.read_text())
-    typing_only = {n for top in ast.walk(tree) if isinstance(top, ast.If) and getattr(top.test, "id", "") == "TYPE_CHECKING" for n in ast.walk(top)}
+    typing_only = {
+        n
+        for top in ast.walk(tree)
+        if isinstance(top, ast.If) and getattr(top.test, "id", "") == "TYPE_CHECKING"
+        for n in ast.walk(top)
+    }
     for node in ast.walk(tree):
         if node in typing_only:
             continue

@@ -13,8 +13,8 @@ from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
 from foxhunt_cli.kernels.index import replace_index
 from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
 from foxhunt_cli.nets.params import CHUNK
-from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.oracles.base import suites
+from foxhunt_cli.pipeline.tables import buffers
 
 _ASSIGNED = re.compile(r"isv\[ISV_(\w+?)(?:\s*\+[^\]]*)?\]\s*(?:[-+*]?=)(?!=)")
 

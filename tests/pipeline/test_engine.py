@@ -21,7 +21,9 @@ DEVICE = os.environ.get("FOXHUNT_TEST_DEVICE", "cpu")
 
 
 def engine(*sets: str) -> Engine:
-    config = load_config(sets=["batch=4", "rollout=4", "synthetic.snapshots=12000", "replay_batch=32", "updates=2", *sets])
+    config = load_config(
+        sets=["batch=4", "rollout=4", "synthetic.snapshots=12000", "replay_batch=32", "updates=2", *sets]
+    )
     device = select(DEVICE, precision=config.precision).device
     market = load_market_data(None, config.data, config.synthetic)
     compile_run(device, config)

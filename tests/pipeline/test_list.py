@@ -42,21 +42,30 @@ CHOICES = {
     "no injections": {"directions": "off"},
     "entry gates": {"entry_gates": True, "plateau": True},
 }
+SEED = {"rollout": 1, "context": "encoder", "updates": 1, "replay_batch": 16, "hindsight": "close", "entry_gates": True,
+        "plateau": True, "every_class": False, "reproject": False}  # fmt: skip
+CHOICES |= {"preset seed": SEED, "preset seed, mlp": {**SEED, "encoder": "mlp"}}
 # The executed action needs neither the stored snapshot nor the window's length.
 EXECUTED = {"replay_index", "replay_n"}
+# An encoder that knows the position gives policy and values at once; the gap only scales the temperature of all classes.
+SEES_POSITION = {"pi_all", "v_all", "action_gap", "atom_span_before"}
 
 
 @pytest.mark.parametrize("learn_critic", [True, False])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_training_list_is_sound(choice: str, learn_critic: bool) -> None:
     shape = Shape(**{"rollout": 4, **CHOICES[choice]})
-    reads = REPORTED | (set() if shape.path else EXECUTED)
+    reads = REPORTED | (set() if shape.path else EXECUTED) | (SEES_POSITION if shape.sees_position else set())
     assert problems(training(shape, learn_critic=learn_critic), host_reads=reads) == []
 
 
+@pytest.mark.parametrize("choice", [{"rollout": 2}, {"rollout": 2, "entry_gates": True}, SEED, {**SEED, "encoder": "mlp"}])
 @pytest.mark.parametrize("steps", [playing, playing_by_value, following])
-def test_play_lists_are_sound(steps) -> None:
-    assert problems(steps(Shape(2)), host_writes={"new_episode"}, host_reads=REPORTED | PLAY_ONLY) == []
+def test_play_lists_are_sound(steps, choice: dict) -> None:
+    found = problems(
+        steps(Shape(**choice)), host_writes={"new_episode"}, host_reads=REPORTED | PLAY_ONLY | SEES_POSITION
+    )
+    assert found == []
 
 
 def test_validator_sees_a_stage_that_comes_too_early() -> None:
