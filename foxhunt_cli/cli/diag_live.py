@@ -23,7 +23,7 @@ WIDTH = 9
 
 def tail(
     source: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or its run.jsonl.")],
-    count: Annotated[int, typer.Option("-n", "--lines", min=0, help="Lines of the past to begin with.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--lines", help="Lines of the past to begin with.")] = 10,
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on while the run is trained.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the records themselves, one JSON object a line.")] = False,
 ) -> None:
@@ -41,6 +41,8 @@ def tail(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.diag.tail import last_records, merge, new_records
 
+    if count < 0:
+        raise typer.BadParameter(f"--lines: expected 0 or more, got {count}")
     terminal = Terminal()
     past = last_records(source, count)
     if not json:

@@ -44,10 +44,12 @@ def evaluate(
       foxhunt eval runs/demo --policy flow --blotter flow.parquet --json
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.load import Setting, load_config
     from foxhunt_cli.train.evaluate import evaluate_run
 
     if blotter is not None and blotter.suffix.lower() not in (".csv", ".parquet"):
         raise typer.BadParameter(f"--blotter: expected a name that ends in .csv or .parquet, got '{blotter}'")
+    load_config(options=[Setting("device", device, "--device")])  # refuses a device that nobody knows
     terminal = Terminal()
     evaluation = evaluate_run(run, terminal, device=device)
     chosen = ALIASES.get(policy, policy)

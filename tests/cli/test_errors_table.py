@@ -1,0 +1,134 @@
+"""Wrong inputs, as people make them: each ends in one line on stderr that names the thing and the fix, and its status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def corrupt(folder: Path) -> None:
+    with (folder / "runs/demo/run.jsonl").open("a") as file:
+        file.write("not json\n{}\n")
+
+
+def empty(folder: Path) -> None:
+    (folder / "runs/demo/run.jsonl").write_text("")
+
+
+def without_checkpoints(folder: Path) -> None:
+    for file in (folder / "runs/demo/checkpoints").rglob("*.*"):
+        file.unlink()
+
+
+def broken_manifest(folder: Path) -> None:
+    (folder / "runs/demo/manifest.json").write_text("{")
+
+
+def change_manifest(folder: Path, change) -> None:
+    path = folder / "runs/demo/manifest.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+
+
+def other_data(folder: Path) -> None:
+    change_manifest(folder, lambda manifest: manifest["data"].update(digest="0"))
+
+
+def text_files(folder: Path) -> None:
+    (folder / "bad.toml").write_text("steps = = 3\n")
+    (folder / "key.toml").write_text("stepz = 3\n")
+    (folder / "type.toml").write_text('steps = "many"\n')
+    (folder / "no-isv.toml").write_text("lr_pi = 0.1\n")
+    (folder / "seeds.toml").write_text("[isv]\nlr_pie = 0.1\n")
+    (folder / "words.csv").write_text("hello\nworld\n")
+    (folder / "empty.csv").touch()
+
+
+def taken(folder: Path) -> None:
+    (folder / "run.toml").touch()
+
+
+def blocked(folder: Path) -> None:
+    (folder / "file").touch()
+
+
+def nothing(folder: Path) -> None:
+    """As a user has it after a first run."""
+
+
+TABLE = [
+    # command line, how the folder was spoilt, status, words of the message
+    ("diag summarize runs/demo", corrupt, 5, ["line 13", "not JSON", "head -n 12"]),
+    ("diag summarize runs/demo", empty, 5, ["no whole line yet"]),
+    ("diag summarize runs", nothing, 6, ["runs/run.jsonl", "no such run log"]),
+    ("diag check runs/none", nothing, 6, ["runs/none", "no such run log"]),
+    ("diag check", nothing, 2, ["Missing argument 'RUN'", "diag check --help"]),
+    ("diag compare runs/demo", nothing, 2, ["two or more runs, got 1"]),
+    ("diag compare runs/demo runs/none", nothing, 6, ["runs/none"]),
+    ("diag tail runs/none", nothing, 6, ["runs/none"]),
+    ("diag tail runs/demo -n -1", nothing, 2, ["--lines: expected 0 or more", "-1"]),
+    ("diag plot runs/demo -o a.gif", nothing, 2, [".png, .svg or .html", "a.gif"]),
+    ("diag plot runs/demo -o file/a.png", blocked, 6, ["file/a.png", "cannot be written"]),
+    ("diag plot runs/none", nothing, 6, ["runs/none"]),
+    ("diag export runs/demo", nothing, 2, ["Missing option '-o'"]),
+    ("diag export runs/demo -o a.xlsx", nothing, 2, [".csv, .parquet or a folder", "a.xlsx"]),
+    ("diag export runs/demo loss.totl -o a.csv", nothing, 2, ["loss.totl", "did you mean 'loss.total'?"]),
+    ("diag export runs/demo -o file/a.csv", blocked, 6, ["file/a.csv", "cannot be written"]),
+    ("diag slots lr_pie", nothing, 2, ["no slot contains 'lr_pie'", "lists all"]),
+    ("diag slots --kind tunabel", nothing, 2, ["tunable, control, signal, diag", "'tunabel'"]),
+    ("diag pipeline trainig", nothing, 2, ["training, playing, following", "'trainig'"]),
+    ("diag pipeline --set encoder=mamba", nothing, 2, ["encoder should be", "'mamba'"]),
+    ("diag kernels lobsin", nothing, 2, ["no kernel contains 'lobsin'"]),
+    ("diag kernels lobsim --arch sm_10", nothing, 2, ["--arch", "sm_90", "'sm_10'"]),
+    ("diag plotting runs/demo", nothing, 2, ["No such command 'plotting'"]),
+    ("eval runs/none", nothing, 6, ["runs/none/manifest.json", "expected a run directory"]),
+    ("eval runs/demo", broken_manifest, 6, ["manifest.json", "not valid JSON"]),
+    ("eval runs/demo", without_checkpoints, 6, ["checkpoint"]),
+    ("eval runs/demo --device cpu", other_data, 5, ["digest differs", "restore the same file"]),
+    ("eval runs/demo --device gpu", nothing, 2, ["auto, cpu, cuda or cuda:N", "'gpu'"]),
+    ("eval runs/demo --blotter trades.xlsx", nothing, 2, [".csv or .parquet", "trades.xlsx"]),
+    ("eval runs/demo --device cpu --policy greedy", nothing, 2, ["pi, q or one of agent", "'greedy'"]),
+    ("init", taken, 6, ["run.toml", "left as it is"]),
+    ("init file/settings", blocked, 6, ["file/settings/run.toml", "cannot be written"]),
+    ("train --config bad.toml", text_files, 2, ["bad.toml", "not valid TOML"]),
+    ("train --config key.toml", text_files, 2, ["key.toml", "'stepz'", "did you mean 'steps'?"]),
+    ("train --config type.toml", text_files, 2, ["type.toml", "steps should be a valid integer", "'many'"]),
+    ("train --seeds no-isv.toml", text_files, 2, ["no-isv.toml", "table [isv]", "'lr_pi'"]),
+    ("train --seeds seeds.toml", text_files, 2, ["seeds.toml", "lr_pie", "did you mean 'lr_pi'?"]),
+    ("train --set isv.lr_pi=nan", nothing, 2, ["lr_pi", "nan", "allowed range"]),
+    ("train --set isv.gamma=2", nothing, 2, ["gamma", "2", "[0.9, 0.999]"]),
+    ("train --device cpu --data words.csv", text_files, 5, ["words.csv"]),
+    ("train --device cpu --data empty.csv", text_files, 5, ["empty.csv"]),
+    ("train --device cpu --data runs", nothing, 6, ["runs"]),
+    ("train --resume runs/none", nothing, 6, ["runs/none"]),
+    ("train --resume runs/demo --config key.toml", text_files, 2, ["keeps its configuration"]),
+    ("train --device cpu --set synthetic.snapshots=20000 --set runs_dir=file", blocked, 6, ["file", "runs_dir"]),
+    ("oracle --case nosuchcase", nothing, 2, ["no case has 'nosuchcase'"]),
+    ("oracle --precision fp16", nothing, 2, ["fp32 or tf32", "'fp16'"]),
+    ("bench throughput --seconds 0", nothing, 2, ["--seconds: expected 0.1 or more", "got 0"]),
+    ("bench throughput -b 0", nothing, 2, ["--batch", "got 0"]),
+    ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
+    ("data info words.csv", text_files, 5, ["words.csv"]),
+    ("data convert ESH4.mbp-10.dbn.zst", nothing, 2, ["Missing option"]),
+    ("doctor now", nothing, 2, ["unexpected extra argument"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "spoil", "status", "words"), TABLE, ids=[f"{row[0]} {row[1].__name__}" for row in TABLE]
+)
+def test_one_line_that_names_the_thing_and_the_fix(workplace, foxhunt, line, spoil, status, words):
+    if "--arch" in line:
+        pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+    spoil(workplace)
+    before = sorted(workplace.glob("runs/*"))
+    got, out, err = foxhunt(*line.split())
+    errors = [text for text in err.splitlines() if text.startswith("error: ")]
+    assert (got, len(errors)) == (status, 1), err
+    for word in words:
+        assert word in errors[0]
+    assert "Traceback" not in err and "internal error" not in err
+    assert sorted(workplace.glob("runs/*")) == before
