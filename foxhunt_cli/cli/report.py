@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from foxhunt_cli.cli.eval import as_table
-
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.config.run import RunConfig
+    from foxhunt_cli.market.evaluate import Evaluation
     from foxhunt_cli.train.loop import RunSummary
+
+# Heading -> metrics of the evaluation; foxhunt eval shows them all.
+_BRIEF = {
+    "net USD / 1,000 steps": ("net USD / 1,000 steps",),
+    "95 % interval": ("95 % interval, low", "95 % interval, high"),
+    "trades": ("trades",),
+    "won": ("win rate",),
+    "capture": ("exit capture",),
+    "of bound": ("share of the bound",),
+}
+_SHARES = ("won", "capture", "of bound")
 
 
 def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> None:
@@ -29,11 +41,29 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
     terminal.show(table)
     if summary.evaluation is not None:
         terminal.show("\nheld-out data, greedy policy, beside simple rules")
-        terminal.show(as_table(summary.evaluation, terminal.out.width))
-        for note in summary.evaluation.notes:
-            terminal.show(note)
+        terminal.show(_brief(summary.evaluation))
+        terminal.show(f"{summary.evaluation.notes[0]}; all figures and their conventions: foxhunt eval {summary.run}")
     if summary.exit_status:
         terminal.show(
             f"\nstopped early at step {figures['steps']:,}; state saved in {summary.run / figures['checkpoint']}"
         )
     terminal.show(f"\nrun: {summary.run}\nread it with: foxhunt diag summarize {summary.run / 'run.jsonl'}")
+
+
+def _brief(evaluation: Evaluation) -> Table:
+    """One row a policy, the figures that matter first."""
+    from foxhunt_cli.cli.tables import plain_table
+
+    table = plain_table("", *_BRIEF)
+    for policy, figures in evaluation.policies.items():
+        table.add_row(policy, *(_cell(heading, [figures[m] for m in metrics]) for heading, metrics in _BRIEF.items()))
+    return table
+
+
+def _cell(heading: str, values: list[float]) -> str:
+    """Figures of one cell; what has no denominator is n/a."""
+    if any(value != value for value in values):
+        return "n/a"
+    if heading in _SHARES:
+        return f"{values[0]:.0%}"
+    return " to ".join(f"{value:,.0f}" for value in values)

@@ -21,13 +21,15 @@ from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.market import baselines
 from foxhunt_cli.market.blotter import Range
+from foxhunt_cli.market.judge import Judgement, judge
 from foxhunt_cli.market.metrics import Play, summarise
 from foxhunt_cli.market.plays import PER_STEP, bound_play, device_play, minutes_a_day
 from foxhunt_cli.market.prepare import prepare_data
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
+from foxhunt_cli.pipeline.judging import OUTPUTS, judging
 
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
-AGENT, CRITIC, BOUND = "agent", "critic", "bound"
+AGENT, CRITIC, BOUND, HEADS = "agent", "critic", "bound", "heads"
 _RANDOM_SEED_SALT = 7919
 
 
@@ -117,7 +119,20 @@ class Evaluator:
         possible = policies[BOUND]["net USD"]
         for figures in policies.values():
             figures["share of the bound"] = figures["net USD"] / possible if possible > 0 else float("nan")
-        return Evaluation(policies, self._notes(), plays, self._played)
+        return Evaluation(policies, [*self._notes(), self.supervised().line()], plays, self._played)
+
+    def supervised(self) -> Judgement:
+        """The forward-return and direction heads on every snapshot the policies play on."""
+        engine, device = self._engine(HEADS), self._trained.device
+        self._rewind(engine)
+        seen: dict[str, list[np.ndarray]] = {name: [] for name in OUTPUTS}
+        for _ in range(self._segments.steps // self._config.rollout):
+            engine.iterate()
+            for name in OUTPUTS:
+                values = np.array(device.download(engine.arrays[name]))
+                seen[name].append(values.reshape(values.shape[0] * values.shape[1], *values.shape[2:]))
+        prob, bucket, logits, up = (np.concatenate(seen[name]) for name in OUTPUTS)
+        return judge(prob, bucket, logits + device.download(self._trained.arrays["b_direction"]), up)
 
     def _learned(self) -> tuple[str, ...]:
         """What there is to play: the policy, and the critic's own greedy choice where the run has a critic."""
@@ -146,6 +161,8 @@ class Evaluator:
             return build_engine(device, self._config, self._data, playing, extra=self._weights())
         if kind == CRITIC:
             return build_engine(device, self._config, self._data, playing_by_value, extra=self._weights())
+        if kind == HEADS:
+            return build_engine(device, self._config, self._data, judging, extra=self._weights())
         signal = {"signal": device.zeros(self._data.n_snapshots, np.int8)}
         return build_engine(device, self._config, self._data, following, extra=signal)
 
@@ -176,8 +193,9 @@ class Evaluator:
     def _rewind(self, engine: Any) -> None:
         """Every row at its first snapshot, flat, with an empty account."""
         device, arrays, rows = engine.device, engine.arrays, self._config.batch
-        for name in ("cash_ticks", "fee_sides", "realised_usd", "fees_usd", "equity_usd"):
+        for name in arrays.keys() & {"cash_ticks", "fee_sides", "realised_usd", "fees_usd", "equity_usd"}:
             device.write(arrays[name], np.zeros(arrays[name].shape, arrays[name].dtype))
         device.write(arrays["cursor"], self._segments.first)
-        device.write(arrays["episode_end"], self._segments.first + np.int32(self._segments.steps))
+        if "episode_end" in arrays:
+            device.write(arrays["episode_end"], self._segments.first + np.int32(self._segments.steps))
         device.write(arrays["new_episode"], np.ones(rows, np.uint8))

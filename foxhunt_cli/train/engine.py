@@ -24,6 +24,7 @@ from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import control, critic, learn
 from foxhunt_cli.pipeline.build import build, kernels_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
+from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
 from foxhunt_cli.pipeline.tables import buffers
@@ -195,7 +196,7 @@ def prefill_iterations(config: RunConfig) -> int:
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
     """Compile every kernel of a training run in one go: preparation, training, evaluation."""
     shape = shape_of(config)
-    lists = [training, playing, following, *([playing_by_value] if shape.critic else [])]
+    lists = [training, playing, following, judging, *([playing_by_value] if shape.critic else [])]
     names = [*PREPARE_KERNELS, *(name for steps in lists for name in kernels_of(steps(shape)))]
     device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
 
@@ -252,9 +253,8 @@ def _names(steps: Sequence[Step]) -> set[str]:
 def _seed(device: Device, arrays: dict[str, Any], config: RunConfig, data: PreparedData) -> None:
     """Start-up values: the ISV, random states, rows of ones."""
     isv = start_isv(config, data)
-    device.write(arrays["isv"], isv)
-    if "isv_seed" in arrays:
-        device.write(arrays["isv_seed"], isv)
+    for name in arrays.keys() & {"isv", "isv_seed"}:
+        device.write(arrays[name], isv)
     for name, stream in _RANDOM_STREAMS.items():
         if name in arrays:
             device.write(arrays[name], seed_states(config.seed, stream, arrays[name].size))
