@@ -18,7 +18,8 @@ def main() -> None:
     for part in np.array_split(np.arange(len(pnl)), 4):
         rate = pnl[part].mean() / per_row
         print(
-            f"to step {log['step'][part[-1]]:>9,}: {rate:+10.2f} USD per row per 1,000 steps, {trades[part].sum():.0f} trades"
+            f"to step {log['step'][part[-1]]:>9,}: {rate:+10.2f} USD per row per 1,000 steps, "
+            f"{trades[part].sum():.0f} trades"
         )
     print(f"net {pnl.sum():+,.2f} USD, fees {log['market.fees_step_usd'].sum():,.2f} USD, {trades.sum():.0f} trades")
 

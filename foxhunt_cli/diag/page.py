@@ -23,13 +23,14 @@ def page(summary: Summary, png: bytes) -> str:
     name = escape(summary.path.parent.name)
     image = base64.b64encode(png).decode()
     anomalies = "".join(_row(f"step {found.step:,}", found.what) for found in summary.anomalies) or _row("none", "")
-    settings = dict(flatten(read_object(summary.path.parent / "manifest.json").get("config") or {}))
+    config = dict(flatten(read_object(summary.path.parent / "manifest.json").get("config") or {}))
+    settings = "".join(_row(key, str(value)) for key, value in config.items())
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>foxhunt: {name}</title><style>{_CSS}</style>"
         f"<h1>{name}</h1><table>{''.join(map(_verdict, verdicts(summary)))}</table>"
         f"<p><img alt='panels of the run' src='data:image/png;base64,{image}'></p>"
         f"<h2>Anomalies</h2><table>{anomalies}</table>"
-        f"<h2>Configuration</h2><table>{''.join(_row(key, str(value)) for key, value in settings.items())}</table></html>\n"
+        f"<h2>Configuration</h2><table>{settings}</table></html>\n"
     )
 
 

@@ -281,11 +281,9 @@ def _held_out(axes: Axes, summary: Summary) -> None:
             axes.axhline(value, color=SECOND, linewidth=1.1, ls=style, label=f"{label} {number(value)}")
     axes.axhline(0.0, color=INK, linewidth=0.8)
     nets = np.array([figures[NET] for figures in points.values()])
-    bars = np.array([[figures[NET] - (figures.get(LOW) or figures[NET]), (figures.get(HIGH) or figures[NET]) - figures[NET]]
-                     for figures in points.values()]).T  # fmt: skip
-    axes.errorbar(
-        list(points), nets, np.abs(bars), color=INK, marker="o", ms=4, capsize=3, label="agent, 95 % interval"
-    )
+    lows, highs = (np.array([f.get(edge) or f[NET] for f in points.values()]) for edge in (LOW, HIGH))
+    bars = np.abs(np.array([nets - lows, highs - nets]))
+    axes.errorbar(list(points), nets, bars, color=INK, marker="o", ms=4, capsize=3, label="agent, 95 % interval")
     return axes.legend(loc="best") and None
 
 

@@ -38,8 +38,8 @@ _CRITERIA = {
     "losses": "no loss ends more than 100 times above its median",
     "trades": "trades closed in the last quarter of the run",
     "policy": "entropy above 5 % of ln 11, Hold below 99.9 %, in the last quarter",
-    "controllers": "none dead (constant, at no bound, although its input is live), none at a bound for more than 90 % of "
-    "the second half unless its input keeps it there",
+    "controllers": "none dead (constant, at no bound, although its input is live), none at a bound for more than 90 % "
+    "of the second half unless its input keeps it there",
     "hindsight": "backward transitions only where trades closed, some if any closed, never above the allowed share",
 }
 
@@ -51,9 +51,10 @@ def render_slots() -> str:
         "",
         "<!-- written by foxhunt_cli/diag/reference.py from foxhunt_cli/isv/slots.toml: do not edit -->",
         "",
-        "Every number that a kernel is tuned by, and every number it reports, is a slot of one float32 vector on the device.",
-        "Numbers are stable: they appear in saved runs. A tunable or control is seeded with `--set isv.NAME=VALUE` or in a",
-        "seeds file, in lower case; values outside the range are refused. `foxhunt diag slots` prints this table.",
+        "Every number that a kernel is tuned by, and every number it reports, is a slot of one float32 vector on the",
+        "device. Slot numbers are stable: they appear in saved runs. A tunable or control is seeded with",
+        "`--set isv.NAME=VALUE` or in a seeds file, in lower case; values outside the range are refused.",
+        "`foxhunt diag slots` prints this table.",
         "",
         *(f"- `{kind}`: {meaning}" for kind, meaning in _KINDS.items()),
         "",
@@ -85,12 +86,14 @@ def _head() -> Iterator[str]:
         "",
         "<!-- written by foxhunt_cli/diag/reference.py: do not edit -->",
         "",
-        "One JSON object a line, one line an iteration (T environment steps of all rows and the learning from them), or every",
-        '`log_every`-th. Fields nest by topic: `loss.v` is `{"loss": {"v": ...}}`. A signal or diagnostic stands in the log',
-        "only where the kernel that writes it is part of the run. A number that is not finite is null, and `nonfinite` names",
-        "its field. Only the last line of a file may be torn, by a kill; every reader leaves it out and says so.",
+        "One JSON object a line, one line an iteration (T environment steps of all rows and the learning from them), or",
+        'every `log_every`-th. Fields nest by topic: `loss.v` is `{"loss": {"v": ...}}`. A signal or diagnostic stands in',
+        "the log only where the kernel that writes it is part of the run. A number that is not finite is null, and",
+        "`nonfinite` names its field. Only the last line of a file may be torn, by a kill; every reader leaves it out and",
+        "says so.",
         "",
-        "`foxhunt diag export` writes the same as CSV, Parquet or TensorBoard events; `foxhunt_cli.api` reads it into arrays.",
+        "`foxhunt diag export` writes the same as CSV, Parquet or TensorBoard events; `foxhunt_cli.api` reads it into",
+        "arrays.",
         "",
     )
 
@@ -121,7 +124,8 @@ def _topics() -> Iterator[str]:
             continue
         yield from (f"## {topic}", "", "| field | unit | slot | kind | meaning |", "|---|---|---|---|---|")
         for slot in sorted(group, key=lambda slot: slot.number):
-            yield f"| `{slot.field}` | {slot.unit} | {slot.number} | {slot.kind} | {slot.meaning.replace('|', chr(92) + '|')} |"
+            meaning = slot.meaning.replace("|", "\\|")
+            yield f"| `{slot.field}` | {slot.unit} | {slot.number} | {slot.kind} | {meaning} |"
         yield ""
 
 

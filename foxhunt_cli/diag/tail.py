@@ -35,7 +35,7 @@ def last_records(source: Path, count: int) -> list[dict[str, Any]]:
 
 
 def new_records(source: Path, poll_s: float = POLL_S) -> Iterator[list[dict[str, Any]]]:
-    """What is appended from now on, as lists, one a poll (empty where nothing came). Ends when nobody writes any more."""
+    """What is appended from now on: a list a poll, empty where nothing came. Ends when nobody writes any more."""
     path = RunLog(source).path
     with path.open("rb") as file:
         file.seek(0, 2)

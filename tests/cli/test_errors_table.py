@@ -1,4 +1,4 @@
-"""Wrong inputs, as people make them: each ends in one line on stderr that names the thing and the fix, and its status."""
+"""Wrong inputs, as people make them: each ends in one line that names the thing and the fix, and in its status."""
 
 from __future__ import annotations
 

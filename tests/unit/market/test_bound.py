@@ -105,7 +105,7 @@ def test_prices_of_a_walk_by_hand():
 
 
 def test_trades_by_hand():
-    """Buy 2 at 10, add 1 at 12, sell 1 at 14, flip to -1 at 13 (sell 3), buy 1 back at 9; then an open one is left out."""
+    """Buy 2 at 10, add 1 at 12, sell 1 at 14, flip to -1 at 13 (sell 3), buy 1 back at 9; an open one is left out."""
     lots = np.array([[2], [1], [-1], [-3], [1], [1]])
     price = np.array([[20.0], [12.0], [14.0], [39.0], [9.0], [9.0]])
     closing = np.array([[0.0], [0.0], [14.0], [26.0], [9.0], [0.0]])
