@@ -29,24 +29,30 @@ def run(
     device: str = "auto", *, rows: int = 256, capacities: Sequence[int] = CAPACITIES, seconds: float = 10.0,
     peers: Sequence[str] = replay_peers.PACKAGES,
 ) -> dict[str, Any]:  # fmt: skip
-    """Figures by label: per capacity and buffer the median of repeats with their spread, microseconds a round.
+    """``rows``: a row for each capacity and buffer, microseconds a round, medians of repeats with their spread.
+
+    A peer that is not installed has no row; ``missing`` names it.
 
     Raises ValueError for a capacity that is no power of two or too small for ``rows``.
     """
     selected = select(device).device
-    figures: dict[str, Any] = {
+    absent = [name for name in peers if replay_peers.missing(name)]
+    present = [name for name in peers if name not in absent]
+    share = seconds / (len(capacities) * (1 + len(present)))
+    measured = []
+    for capacity in (check_capacity(c, rows, 1) for c in capacities):
+        ours = _ours(selected, capacity, rows)
+        measured.append({"capacity": capacity, "buffer": "foxhunt", **_measure(ours, share)})
+        for name in present:
+            peer = replay_peers.make(name, capacity, rows)
+            measured.append({"capacity": capacity, "buffer": name, **_measure(peer, share)})
+    return {
         "device": selected.name,
         "one round": f"push {rows}, sample {rows} with all fields and weights, update {rows} priorities",
+        "repeats": _REPEATS,
+        "missing": absent,
+        "rows": measured,
     }
-    share = seconds / (len(capacities) * (1 + len(peers)))
-    for capacity in (check_capacity(c, rows, 1) for c in capacities):
-        figures[f"foxhunt, {capacity}"] = _measure(_ours(selected, capacity, rows), share)
-        for name in peers:
-            if replay_peers.missing(name):
-                figures[f"{name}, {capacity}"] = "not installed"
-                continue
-            figures[f"{name}, {capacity}"] = _measure(replay_peers.make(name, capacity, rows), share)
-    return figures
 
 
 def _ours(device: Device, capacity: int, rows: int) -> Callable[[], None]:
@@ -68,7 +74,7 @@ def _ours(device: Device, capacity: int, rows: int) -> Callable[[], None]:
     return round_
 
 
-def _measure(round_: Callable[[], None], seconds: float) -> str:
+def _measure(round_: Callable[[], None], seconds: float) -> dict[str, float]:
     for _ in range(_WARM_UP):
         round_()
     started = time.perf_counter()
@@ -81,4 +87,4 @@ def _measure(round_: Callable[[], None], seconds: float) -> str:
         for _ in range(count):
             round_()
         measured.append((time.perf_counter() - started) / count * 1e6)
-    return f"{statistics.median(measured):,.0f} us ({min(measured):,.0f} to {max(measured):,.0f}, {_REPEATS} repeats)"
+    return {"us": statistics.median(measured), "us_low": min(measured), "us_high": max(measured)}

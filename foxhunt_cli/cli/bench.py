@@ -1,17 +1,43 @@
-"""``foxhunt bench``: measured speed on this machine."""
+"""``foxhunt bench``: measured speed and learning on this machine."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from foxhunt_cli.bench.text import Block
+    from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.run import RunConfig
+
 bench_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+WIDE = 100  # characters of the widest table
+
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
+Batch = Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")]
+Rollout = Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")]
+Encoder = Annotated[str | None, typer.Option("--encoder", help="full or mlp.")]
+Preset = Annotated[str | None, typer.Option("--preset", help="foxhunt or seed.")]
+Sets = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Environment steps of each row.")]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each kind, with seeds 0, 1, ...")]
+Every = Annotated[int, typer.Option("--every", min=1, help="Steps between two evaluations.")]
+Curves = Annotated[
+    Path | None, typer.Option("-o", "--curves", metavar="FILE", help="Keep the curves there; the next call goes on.")
+]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a PNG there; needs matplotlib.")]
 
 
 @bench_app.callback()
 def bench() -> None:
-    """Measure speed on this machine.
+    """Measure speed and learning on this machine.
 
     \b
     Example:
@@ -21,39 +47,226 @@ def bench() -> None:
 
 @bench_app.command()
 def throughput(
-    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
-    batch: Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")] = None,
-    rollout: Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", help="full or mlp.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
-    ] = None,
+    device: Device = "auto",
+    batch: Batch = None,
+    rollout: Rollout = None,
+    encoder: Encoder = None,
+    preset: Preset = None,
+    sets: Sets = None,
     no_graph: Annotated[bool, typer.Option("--no-graph", help="Run kernel by kernel, without a graph.")] = False,
-    seconds: Annotated[float, typer.Option("--seconds", help="How long to measure.")] = 10.0,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
+    stages: Annotated[bool, typer.Option("--stages", help="Also the time of each stage of the iteration.")] = False,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure.")] = 10.0,
+    json: Json = False,
 ) -> None:
     """Environment steps a second of whole training iterations, with the hardware and what a step is.
 
     \b
-    Example:
+    Examples:
       foxhunt bench throughput --device cpu -b 16 --seconds 5
+      foxhunt bench throughput --encoder mlp --seconds 2 --stages
     """
+    from foxhunt_cli.bench import text
     from foxhunt_cli.bench.throughput import run
     from foxhunt_cli.cli.console import Terminal
+
+    named = {"device": device, "batch": batch, "encoder": encoder, "rollout": rollout, "preset": preset}
+    terminal = Terminal()
+    config = _configurer(sets, **named, graph=not no_graph)([])
+    _report(run(config, seconds=seconds, console=terminal, stages=stages), text.throughput, json, terminal)
+
+
+@bench_app.command()
+def kernels(
+    device: Device = "auto",
+    batches: Annotated[str, typer.Option("-b", "--batch", help="Rows; several with commas.")] = "16",
+    rollout: Rollout = None,
+    encoder: Encoder = None,
+    preset: Preset = None,
+    sets: Sets = None,
+    stages: Annotated[bool, typer.Option("--stages", help="A line for each operation instead of each stage.")] = False,
+    repeats: Annotated[int, typer.Option("--repeats", min=3, help="Measurements of each stage.")] = 15,
+    copy_gbps: Annotated[
+        float | None, typer.Option("--copy-gbps", help="Limit: bytes a copy moves, GB/s; measured by default.")
+    ] = None,
+    product_tflops: Annotated[
+        float | None, typer.Option("--product-tflops", help="Limit: of products, TFLOP/s; measured by default.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Each stage of a training iteration: time, bytes, FLOPs, share of what the device allows.
+
+    \b
+    Examples:
+      foxhunt bench kernels --device cpu -b 16,64 --encoder mlp --repeats 3
+      foxhunt bench kernels --stages --encoder mlp --repeats 3
+    """
+    from foxhunt_cli.bench import text
+    from foxhunt_cli.bench.kernels import run
+    from foxhunt_cli.cli.console import Terminal
+
+    sizes = [int(text) if text.strip().isdecimal() else 0 for text in batches.split(",")]
+    if min(sizes) < 1:
+        raise typer.BadParameter(f"--batch: expected whole numbers from 1 on, with commas, got '{batches}'")
+    named = {"device": device, "batch": sizes[0], "rollout": rollout, "encoder": encoder, "preset": preset}
+    terminal = Terminal()
+    found = run(
+        _configurer(sets, **named)([]), batches=sizes, detail=stages, repeats=repeats, console=terminal,
+        copy_gbps=copy_gbps, product_tflops=product_tflops,
+    )  # fmt: skip
+    _report(found, text.kernels, json, terminal)
+
+
+@bench_app.command()
+def replay(
+    device: Device = "auto",
+    rows: Annotated[int, typer.Option("-b", "--batch", min=1, help="Transitions pushed and drawn a round.")] = 256,
+    capacities: Annotated[str, typer.Option("--capacity", help="Slots, powers of two; several with commas.")] = (
+        "32768,131072,1048576"
+    ),
+    peers: Annotated[str, typer.Option("--peers", help="Packages beside ours, where installed; '' for none.")] = (
+        "cpprb,flashbax,torchrl"
+    ),
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure in all.")] = 10.0,
+    json: Json = False,
+) -> None:
+    """Prioritised replay: microseconds a round of push, sample and priority update, beside other buffers.
+
+    \b
+    Example:
+      foxhunt bench replay --device cpu --capacity 32768,131072 --seconds 3
+    """
+    from foxhunt_cli.bench import text
+    from foxhunt_cli.bench.replay import run
+    from foxhunt_cli.bench.replay_peers import PACKAGES
+    from foxhunt_cli.cli.console import Terminal
+
+    wanted = _words(peers)
+    if unknown := set(wanted) - set(PACKAGES):
+        raise typer.BadParameter(f"--peers: expected some of {', '.join(PACKAGES)}, got '{sorted(unknown)[0]}'")
+    slots = [int(text) if text.isdecimal() else 0 for text in _words(capacities)]
+    terminal = Terminal()
+    found = run(device, rows=rows, capacities=slots, seconds=seconds, peers=wanted)
+    _report(found, text.replay, json, terminal)
+
+
+@bench_app.command()
+def hindsight(
+    device: Device = "auto",
+    batch: Batch = None,
+    steps: Steps = 2000,
+    every: Every = 100,
+    seeds: Seeds = 3,
+    kinds: Annotated[str, typer.Option("--kinds", help="Which; with commas.")] = (
+        "none3,none8,close,peak,path,path-backward,path-forward,path-off"
+    ),
+    factor: Annotated[float, typer.Option("--factor", help="Threshold in multiples of the flow rule's PnL.")] = 1.3,
+    threshold: Annotated[float | None, typer.Option("--threshold", help="The same in USD / 1,000 steps.")] = None,
+    encoder: Encoder = None,
+    market: Annotated[str | None, typer.Option("--market", help="wavy, realistic or noise.")] = None,
+    sets: Sets = None,
+    curves: Curves = None,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Steps, updates and seconds until a held-out PnL is held, with each kind of hindsight and without.
+
+    Same reward, market and seeds. The threshold counts from the first of three evaluations in a row at or above it.
+
+    \b
+    Example:
+      foxhunt bench hindsight --encoder mlp -b 4 --steps 64 --every 32 --seeds 1 --kinds none8,path
+    """
+    from foxhunt_cli.bench import text
+    from foxhunt_cli.bench.curves import Grower
+    from foxhunt_cli.bench.hindsight import run
+    from foxhunt_cli.bench.learn import picture
+    from foxhunt_cli.cli.console import Terminal
+
+    terminal = Terminal()
+    grower = Grower(every, curves, terminal)
+    named = {"device": device, "batch": batch, "steps": steps, "encoder": encoder, "synthetic.preset": market}
+    found = run(
+        _configurer(sets, **named), grower, kinds=_words(kinds), seeds=seeds, factor=factor, threshold=threshold
+    )
+    _write_plot(plot, lambda: picture(grower.curves, "", ("hindsight",)), terminal)
+    _report(found, text.hindsight, json, terminal)
+
+
+@bench_app.command()
+def learn(
+    device: Device = "auto",
+    batch: Batch = None,
+    steps: Steps = 10_000,
+    every: Every = 500,
+    seeds: Seeds = 3,
+    markets: Annotated[str, typer.Option("--markets", help="wavy, realistic, noise; with commas.")] = "wavy,noise",
+    presets: Annotated[str, typer.Option("--presets", help="foxhunt, seed; with commas.")] = "foxhunt,seed",
+    encoders: Annotated[str, typer.Option("--encoders", help="full, mlp; with commas.")] = "full,mlp",
+    sets: Sets = None,
+    curves: Curves = None,
+    plot: Plot = None,
+    json: Json = False,
+) -> None:
+    """Learning curves of markets x presets x encoders x seeds on held-out data.
+
+    \b
+    Examples:
+      foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --seeds 1
+      foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --plot learn.png
+    """
+    from foxhunt_cli.bench import text
+    from foxhunt_cli.bench.curves import Grower
+    from foxhunt_cli.bench.learn import picture, run
+    from foxhunt_cli.cli.console import Terminal
+
+    terminal = Terminal()
+    grower = Grower(every, curves, terminal)
+    found = run(
+        _configurer(sets, device=device, batch=batch, steps=steps), grower,
+        markets=_words(markets), presets=_words(presets), encoders=_words(encoders), seeds=seeds,
+    )  # fmt: skip
+    _write_plot(plot, lambda: picture(grower.curves, "market", ("preset", "encoder")), terminal)
+    _report(found, text.learn, json, terminal)
+
+
+def _configurer(sets: Sequence[str] | None, **named: Any) -> Callable[[Sequence[str]], RunConfig]:
+    """What a bench calls with the settings of one of its runs; they win over ``--set``, named options over both."""
     from foxhunt_cli.config.load import Setting, load_config
 
-    if not seconds >= 0.1:
-        raise typer.BadParameter(f"--seconds: expected 0.1 or more, got {seconds:g}")
-    options = [Setting("device", device, "--device"), Setting("batch", batch, "--batch")]
-    options += [Setting("encoder", encoder, "--encoder")]
-    options += [Setting("rollout", rollout, "--rollout"), Setting("graph", not no_graph, "--no-graph")]
-    terminal = Terminal()
-    figures = run(load_config(sets=sets or (), options=options), seconds=seconds, console=terminal)
+    flags = {"synthetic.preset": "--market", "graph": "--no-graph"}
+    options = [Setting(key, value, flags.get(key, f"--{key}")) for key, value in named.items()]
+    return lambda own: load_config(sets=[*(sets or ()), *own], options=options)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _write_plot(path: Path | None, draw: Callable[[], bytes], terminal: Terminal) -> None:
+    if path is not None:
+        from foxhunt_cli.diag.writer import write_file
+
+        write_file(path, draw())
+        terminal.note(f"{path}: written")
+
+
+def _report(
+    found: dict[str, Any], render: Callable[[dict[str, Any]], list[Block]], json: bool, terminal: Terminal
+) -> None:
+    """The result as JSON, or as lines and tables, never narrower than the widest table unless on a terminal."""
+    from foxhunt_cli.cli.tables import plain_table
+
     if json:
-        terminal.json(figures)
+        terminal.json(found)
         return
-    width = max(map(len, figures))
-    for label, value in figures.items():
-        terminal.show(
-            f"{label:<{width}}  {value:,}" if isinstance(value, int | float) else f"{label:<{width}}  {value}"
-        )
+    if not terminal.out.is_terminal:
+        terminal.out.width = max(WIDE, terminal.out.width)
+    for block in render(found):
+        if isinstance(block, str):
+            terminal.show(block)
+            continue
+        block = block if terminal.out.width >= WIDE else block.without(block.spare)
+        table = plain_table(*block.names, left=(block.names[0], *block.left))
+        for row in block.rows:
+            table.add_row(*row)
+        terminal.show(table)

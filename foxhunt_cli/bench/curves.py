@@ -1,0 +1,158 @@
+"""Learning curves: a configuration trained and evaluated at equal distances, kept in a file that a second call goes on
+with.
+
+Owns the growing of curves and the rule of when one holds a threshold. What is compared with what stands in
+``hindsight.py`` and ``learn.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from foxhunt_cli.bench.setup import open_device, open_market
+from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.diag.plots import NET
+from foxhunt_cli.diag.writer import write_file
+from foxhunt_cli.market.evaluate import AGENT, CRITIC, Evaluator
+from foxhunt_cli.train.compile_bar import compile_bar
+from foxhunt_cli.train.engine import build_engine, compile_run
+from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.split import split
+
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
+
+FLOW = "flow"
+METRICS = (NET, "trades", "win rate", "exit capture")
+IN_A_ROW = 3
+# Fields that change no result: a curve is the same curve with another value of them.
+_NO_MATTER = {"name", "runs_dir", "device", "cpu_threads", "log_every", "drain_every", "checkpoint_every", "keep",
+              "eval_every", "graph"}  # fmt: skip
+
+
+@dataclass
+class Curve:
+    """One run: at each evaluation the environment steps of a row, critic updates, seconds of training, and metrics."""
+
+    key: str
+    labels: dict[str, Any]
+    flow: float
+    """Net USD per 1,000 steps of the flow rule on the same held-out data."""
+    steps: list[int] = field(default_factory=list)
+    updates: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    policies: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    fault: bool = False
+    """Training stopped: numbers were not finite."""
+
+    def net(self, policy: str) -> list[float]:
+        """Held-out net USD per 1,000 steps at each evaluation; empty for a policy that the run does not have."""
+        return self.policies.get(policy, {}).get(NET, [])
+
+    def last(self, policy: str, metric: str = NET) -> float:
+        """The metric at the last evaluation; NaN where there is none."""
+        values = self.policies.get(policy, {}).get(metric, [])
+        return float(values[-1]) if values and values[-1] is not None else float("nan")
+
+
+def holds(values: Sequence[float], threshold: float, times: int = IN_A_ROW) -> int | None:
+    """Index of the first of ``times`` values in a row that are all at least ``threshold``, or None."""
+    good = [value >= threshold for value in values]
+    return next((i for i in range(len(good) - times + 1) if all(good[i : i + times])), None)
+
+
+def middle(values: Sequence[float]) -> float:
+    """Median of the numbers among ``values``; NaN where there is none."""
+    numbers = [value for value in values if value == value]
+    return statistics.median(numbers) if numbers else float("nan")
+
+
+class Grower:
+    """Grows curves one after another on one device; markets and the flow rule's result are kept between them."""
+
+    def __init__(self, every: int, file: Path | None, console: Terminal) -> None:
+        self._every, self._file, self._console = every, file, console
+        self._markets: dict[str, Any] = {}
+        self._flows: dict[str, float] = {}
+        self._device: Any = None
+        self._known = {c["key"]: Curve(**c) for c in self._read()}
+        self.curves: list[Curve] = []
+
+    def grow(self, config: RunConfig, labels: dict[str, Any]) -> Curve:
+        """The curve of ``config``: from the file if it is there, else trained now and written to the file.
+
+        Raises DataError, DeviceError, FileError.
+        """
+        key = _key(config, self._every)
+        title = ", ".join(f"{name} {value}" for name, value in labels.items())
+        if key in self._known:
+            self._console.note(f"bench: {title}: from {self._file}")
+            curve = self._known[key]
+            curve.labels = labels
+        else:
+            curve = self._train(config, Curve(key, labels, float("nan")), title)
+            self._known[key] = curve
+        self.curves.append(curve)
+        if self._file is not None:
+            write_file(self._file, orjson.dumps({"curves": [asdict(c) for c in self._known.values()]}))
+        return curve
+
+    def _read(self) -> list[dict[str, Any]]:
+        if self._file is None or not self._file.is_file():
+            return []
+        return orjson.loads(self._file.read_bytes())["curves"]
+
+    def _train(self, config: RunConfig, curve: Curve, title: str) -> Curve:
+        self._device = self._device or open_device(config)
+        data_key = f"{config.paths} {config.data} {config.synthetic}"
+        if data_key not in self._markets:
+            self._markets = {data_key: open_market(config)}  # one at a time: they are large
+        parts = split(self._markets[data_key], config.holdout)
+        if parts.held_out is None:
+            raise ValueError("a learning curve needs held-out data, got holdout = 0; use --set holdout=0.2")
+        with compile_bar(self._console) as progress:
+            compile_run(self._device, config, progress)
+        data = prepare_training(self._device, parts.train, config)
+        engine = build_engine(self._device, config, data)
+        evaluator = Evaluator(config, engine, parts.held_out, data.sigmas)
+        flow_key = f"{data_key} {config.rollout} {config.latency_steps} {config.lot_limit} {config.holdout}"
+        if flow_key not in self._flows:
+            self._flows[flow_key] = evaluator.all_policies().policies[FLOW][NET]
+        curve.flow = self._flows[flow_key]
+        self._iterate(config, engine, evaluator, curve, title)
+        return curve
+
+    def _iterate(self, config: RunConfig, engine: Any, evaluator: Evaluator, curve: Curve, title: str) -> None:
+        pause, elapsed = -(-self._every // config.rollout), 0.0
+        while engine.done < config.iterations and not curve.fault:
+            started = time.perf_counter()
+            for _ in range(min(pause, config.iterations - engine.done)):
+                engine.iterate()
+            engine.device.synchronize()
+            elapsed += time.perf_counter() - started
+            curve.fault = engine.faulted()
+            curve.steps.append(engine.done * config.rollout)
+            curve.updates.append(max(0, engine.done - engine.prefill_iterations) * config.updates)
+            curve.seconds.append(elapsed)
+            for policy, figures in evaluator.agent().policies.items():
+                kept = curve.policies.setdefault(policy, {metric: [] for metric in METRICS})
+                for metric in METRICS:
+                    kept[metric].append(figures[metric])
+        nets = ", ".join(f"{policy} {curve.last(policy):+,.1f}" for policy in (AGENT, CRITIC) if curve.net(policy))
+        fault = "; stopped: numbers were not finite" if curve.fault else ""
+        self._console.note(
+            f"bench: {title}: {nets} USD / 1,000 steps, flow {curve.flow:+,.1f}, {elapsed:,.0f} s{fault}"
+        )
+
+
+def _key(config: RunConfig, every: int) -> str:
+    facts = config.model_dump(mode="json", exclude=_NO_MATTER) | {"every": every}
+    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

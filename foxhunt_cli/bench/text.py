@@ -1,0 +1,120 @@
+"""The benches' results as lines and tables for people. Owns formats of figures; measures nothing, prints nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A table: names of the columns, rows of texts, columns that hold words (the first always does), and those that a
+    narrow terminal does without."""
+
+    names: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: Sequence[str] = ()
+    spare: Sequence[str] = ()
+
+    def without(self, dropped: Sequence[str]) -> Columns:
+        """The same without these columns."""
+        kept = [index for index, name in enumerate(self.names) if name not in dropped]
+        rows = [[row[index] for index in kept] for row in self.rows]
+        return Columns([self.names[index] for index in kept], rows, self.left)
+
+
+Block = str | Columns
+
+
+def figure(value: float, digits: int = 0) -> str:
+    """With thousands separators; NaN is n/a."""
+    return "n/a" if value != value else f"{value:,.{digits}f}"
+
+
+def throughput(found: dict[str, Any]) -> list[Block]:
+    """A line a figure, then the stages where they were asked for."""
+    figures = {label: value for label, value in found.items() if label != "stages"}
+    width = max(map(len, figures))
+    lines: list[Block] = [
+        f"{label:<{width}}  {value:,}" if isinstance(value, int | float) else f"{label:<{width}}  {value}"
+        for label, value in figures.items()
+    ]
+    return [*lines, "", *stages(found["stages"], short=True)] if "stages" in found else lines
+
+
+def kernels(found: dict[str, Any]) -> list[Block]:
+    """A table of stages (or operations) for each batch size."""
+    blocks: list[Block] = [
+        f"{found['device']}, {found['precision']}, preset {found['preset']}, medians of {found['repeats']}",
+        f"limits: copy {found['copy GB/s']:,.1f} GB/s, products {found['product TFLOP/s']:,.3g} TFLOP/s",
+    ]
+    for table in found["tables"]:
+        blocks += ["", f"B = {table['B']:,}, T = {table['T']}, R = {table['R']}, encoder {table['encoder']}"]
+        blocks += stages(table)
+    return [
+        *blocks,
+        "",
+        "+-: half the distance of the quartiles; steps: kernels + products; MB: of products exactly, of kernels at most",
+    ]
+
+
+def stages(found: dict[str, Any], *, short: bool = False) -> list[Block]:
+    """Stages, longest first, then their sum beside the whole. short: time and share alone."""
+    names = ["stage", "us", "+-", "share"]
+    names += [] if short else ["steps", "MB", "GFLOP", "GB/s", "TFLOP/s", "limit"]
+    rows = []
+    for r in found["rows"]:
+        label = r["stage"] if not r["shape"] else f"{r['label']}  {r['shape']}"
+        spread = (r["us_high"] - r["us_low"]) / 2 / r["us"]
+        row = [label, figure(r["us"], 1), f"{spread:.0%}", f"{r['share']:.1%}"]
+        if not short:
+            row += [f"{r['kernels']}+{r['products']}", figure(r["MB"], 1), figure(r["GFLOP"], 2)]
+            row += [figure(r["GB_per_s"], 1), f"{r['TFLOP_per_s']:.3g}", f"{r['of_limit']:.0%}"]
+        rows.append(row)
+    spread = f"{found['iteration_us_low']:,.1f} to {found['iteration_us_high']:,.1f}"
+    whole = f"whole iteration {found['iteration_us']:,.1f} us ({spread})"
+    table = Columns(names, rows, spare=("MB", "GFLOP"))
+    return [table, f"sum {found['sum_us']:,.1f} us, {whole}, {found['operations']:,} operations"]
+
+
+def replay(found: dict[str, Any]) -> list[Block]:
+    """A row for each capacity and buffer."""
+    rows = [
+        (f"{r['capacity']:,}", r["buffer"], *(figure(r[name]) for name in ("us", "us_low", "us_high")))
+        for r in found["rows"]
+    ]
+    return [
+        f"{found['device']}; a round: {found['one round']}; medians of {found['repeats']}",
+        Columns(("capacity", "buffer", "us a round", "low", "high"), rows, ("buffer",)),
+        *([f"not installed: {', '.join(found['missing'])}"] if found["missing"] else []),
+    ]
+
+
+def hindsight(found: dict[str, Any]) -> list[Block]:
+    """A row for each policy and kind of hindsight."""
+    rows = []
+    for r in found["rows"]:
+        middle = (figure(r[name]) for name in ("steps", "updates", "seconds"))
+        ends = (figure(r["final"], 1), figure(r["exit capture"], 2))
+        rows.append((f"{r['policy']}, {r['hindsight']}", f"{r['held']} of {r['of']}", *middle, *ends))
+    return [
+        f"threshold {found['threshold']:,.1f}: {found['rule']} (flow {found['flow']:,.1f})",
+        Columns(("policy, hindsight", "held", "steps", "updates", "seconds", "final PnL", "capture"), rows),
+        "medians over the seeds that held it; final PnL: net USD / 1,000 steps, over all seeds",
+    ]
+
+
+def learn(found: dict[str, Any]) -> list[Block]:
+    """A row for each market, preset and encoder."""
+    rows = []
+    for r in found["rows"]:
+        nets = (figure(r[name], 1) for name in ("agent", "critic", "flow"))
+        rest = (figure(r["trades"]), figure(r["win rate"], 2), figure(r["exit capture"], 2), figure(r["seconds"]))
+        rows.append((f"{r['market']}, {r['preset']}, {r['encoder']}", *nets, *rest))
+    return [
+        Columns(
+            ("market, preset, encoder", "agent", "critic", "flow", "trades", "win rate", "capture", "seconds"), rows
+        ),
+        f"net USD / 1,000 steps at the end; medians over {found['seeds']} seed{'s' if found['seeds'] > 1 else ''}",
+    ]
