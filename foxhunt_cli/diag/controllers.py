@@ -19,7 +19,7 @@ PEGGED = 0.9  # share of the second half of a run at a bound
 
 @dataclass(frozen=True)
 class Drive:
-    """What moves a controller: an input below ``low`` pushes it ``below`` (-1 down, +1 up), above ``high`` the other way.
+    """What moves a controller: below ``low`` its input pushes it ``below`` (-1 down, +1 up), above ``high`` back.
 
     low, high: numbers, or the slots that hold them, times ``factor``.
     """
