@@ -22,6 +22,7 @@ from foxhunt_cli.market.evaluate import Evaluation, Evaluator
 from foxhunt_cli.train import checkpoint, run_dir
 from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.lock import lock_run
+from foxhunt_cli.train.notes import LoggedTerminal
 from foxhunt_cli.train.progress import Progress
 from foxhunt_cli.train.resume import cut_log, newest_sound
 from foxhunt_cli.train.signals import StopRequest
@@ -54,7 +55,7 @@ class Run:
     """One run under way."""
 
     config: RunConfig
-    terminal: Terminal
+    terminal: LoggedTerminal
     engine: Engine
     evaluator: Evaluator | None
     path: Path
@@ -75,16 +76,18 @@ class Run:
 
 def train(config: RunConfig, terminal: Terminal, resume: Path | None = None) -> RunSummary:
     """Train a new run, or continue ``resume``, and return how it ended. Raises what the CLI maps to exit statuses."""
-    run = _continue(resume, config, terminal) if resume is not None else _start(config, terminal)
+    logged = LoggedTerminal(terminal)
+    run = _continue(resume, config, logged) if resume is not None else _start(config, logged)
     with run.lock, run.log, StopRequest() as stop:
         _loop(run, stop)
         return _finish(run, stop.exit_status)
 
 
-def _start(config: RunConfig, terminal: Terminal) -> Run:
+def _start(config: RunConfig, terminal: LoggedTerminal) -> Run:
     work = open_workspace(config, terminal)
     path = run_dir.create(config)
     lock = lock_run(path)
+    terminal.log_to(path / run_dir.NOTES)
     seeds = preset_seeds(config.preset) | config.isv
     manifest = run_dir.manifest(config, work.engine.device.describe(), work.data_facts(), seeds)
     run_dir.write_json(path / run_dir.MANIFEST, manifest)
@@ -93,9 +96,10 @@ def _start(config: RunConfig, terminal: Terminal) -> Run:
     return Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest)
 
 
-def _continue(path: Path, config: RunConfig, terminal: Terminal) -> Run:
+def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal) -> Run:
     manifest = run_dir.read_manifest(path)
     lock = lock_run(path)
+    terminal.log_to(path / run_dir.NOTES)
     folder, saved, refused = newest_sound(path)
     for line in refused:
         terminal.note(f"resume: {line}")

@@ -23,6 +23,7 @@ from foxhunt_cli.kernels.registry import cuda_root
 
 MANIFEST = "manifest.json"
 RUN_LOG = "run.jsonl"
+NOTES = "log.txt"
 _WORDS = (
     "amber", "badger", "birch", "brook", "cedar", "clover", "copse", "dawn", "dusk", "fern", "fjord", "flint",
     "gorse", "heath", "heron", "holly", "juniper", "larch", "linden", "lynx", "maple", "marten", "moor", "moss",
