@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def check(source: Run, json: JSON = False) -> None:
     from foxhunt_cli.diag.summary import summarize as read
 
     terminal, summary = Terminal(), read(source)
-    criteria = judge(summary, read_object(summary.path.parent / "manifest.json"))
+    criteria = judge(summary, _kernels(read_object(summary.path.parent / "manifest.json")))
     not_met = sum(criterion.mark == "bad" for criterion in criteria)
     if json:
         terminal.json(
@@ -65,6 +65,19 @@ def check(source: Run, json: JSON = False) -> None:
         terminal.show(f"{not_met} of {len(criteria)} criteria not met" if not_met else "all criteria met")
     if failed(criteria):
         raise typer.Exit(1)
+
+
+def _kernels(manifest: dict[str, Any]) -> list[str] | None:
+    """Kernels of the run's list, from its configuration; None where that is not one of this version's."""
+    from foxhunt_cli.config.run import RunConfig
+    from foxhunt_cli.pipeline.build import kernels_of
+    from foxhunt_cli.pipeline.iteration import training
+    from foxhunt_cli.train.engine import shape_of
+
+    try:
+        return kernels_of(training(shape_of(RunConfig.model_validate(manifest["config"]))))
+    except (KeyError, ValueError):
+        return None
 
 
 def compare(

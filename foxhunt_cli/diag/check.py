@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import Any
-
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.controllers import State, states
 from foxhunt_cli.diag.summary import Summary
@@ -17,16 +15,19 @@ from foxhunt_cli.diag.verdict import Verdict, number, percent
 DIVERGED = 100.0  # a loss whose last quarter is this many times its median has diverged
 
 
-def check(summary: Summary, manifest: dict[str, Any] | None = None) -> list[Verdict]:
-    """All criteria; marks ok, bad (failed), look (passed, but read it) or info (nothing to judge)."""
-    manifest = manifest or {}
+def check(summary: Summary, kernels: Collection[str] | None = None) -> list[Verdict]:
+    """All criteria; marks ok, bad (failed), look (passed, but read it) or info (nothing to judge).
+
+    kernels: those of the run's list; without them nobody knows which controllers were on, and a constant one is taken
+    for fixed.
+    """
     return [
         _log(summary),
         _numbers(summary),
         _losses(summary),
         _trades(summary),
         _policy(summary),
-        _controllers(summary, manifest.get("kernels"), manifest.get("fixed_slots", ())),
+        _controllers(summary, kernels),
         _hindsight(summary),
     ]
 
@@ -91,8 +92,8 @@ def _policy(summary: Summary) -> Verdict:
     return Verdict("policy", "ok", text)
 
 
-def _controllers(summary: Summary, kernels: Collection[str] | None, fixed: Collection[str]) -> Verdict:
-    found = list(states(summary, kernels, fixed))
+def _controllers(summary: Summary, kernels: Collection[str] | None) -> Verdict:
+    found = list(states(summary, kernels))
     if not found:
         return Verdict("controllers", "info", "the log has no controllers")
     counts = ", ".join(

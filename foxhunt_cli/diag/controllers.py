@@ -53,16 +53,16 @@ class State:
     text: str
 
 
-def states(summary: Summary, kernels: Collection[str] | None = None, fixed: Collection[str] = ()) -> Iterator[State]:
-    """Every controller the log has. kernels: those of the run, None where unknown. fixed: slots the config keeps."""
+def states(summary: Summary, kernels: Collection[str] | None = None) -> Iterator[State]:
+    """Every controller the log has. kernels: those of the run, None where unknown; one without its kernel is fixed."""
     for slot in slots():
         if slot.kind == "control" and summary.get(slot.field) is not None:
-            yield _state(slot, summary, kernels, fixed)
+            yield _state(slot, summary, kernels)
 
 
-def _state(slot: Slot, summary: Summary, kernels: Collection[str] | None, fixed: Collection[str]) -> State:
+def _state(slot: Slot, summary: Summary, kernels: Collection[str] | None) -> State:
     series = summary.series[slot.field]
-    off = slot.name in fixed or not slot.owner or (kernels is not None and slot.owner not in kernels)
+    off = not slot.owner or (kernels is not None and slot.owner not in kernels)
     if off or (kernels is None and series.constant):
         return State(slot, "fixed", f"{series.last:g}")
     bound, share = _at_bound(slot, summary)

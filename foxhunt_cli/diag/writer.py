@@ -42,6 +42,13 @@ class RunLogWriter:
             self._cut_back(end)
             raise FileError(_message(self.path, error)) from error
 
+    def sync(self) -> None:
+        """Makes what was written last through a power cut. Raises FileError."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise FileError(_message(self.path, error)) from error
+
     def _cut_back(self, end: int) -> None:
         """Drops a half-written block; where even that fails, readers tolerate the torn line."""
         try:
