@@ -314,7 +314,8 @@ def encoder_is_causal(t: Trial) -> None:
 @oracle("encoder")
 def encoder_central_differences(t: Trial) -> None:
     """In double on the CPU device, whatever the trial's device: float32 would drown the differences."""
-    rig = EncoderRig(CpuDevice(double=True), W=7, T=4, B=2, seed=13)
+    device = CpuDevice(double=True, sanitize=getattr(t.device, "sanitize", False))
+    rig = EncoderRig(device, W=7, T=4, B=2, seed=13)
     rig.run("forward", "backward")
     direction = rig.get("grad_h")
     grads = {name: rig.get(f"grad_{name}") for name in rig.layout.offsets}

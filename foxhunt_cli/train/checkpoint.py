@@ -1,7 +1,8 @@
 """Saving and loading the device state of a run.
 
 A checkpoint is a directory written under a temporary name, fsynced and renamed: ``state.safetensors`` (parameters,
-optimiser, every persistent buffer) and ``manifest.json`` (step, digest). A torn or foreign one is refused by digest.
+optimiser, every persistent buffer) and ``manifest.json`` (step, totals, digests of the state and of itself). A torn,
+changed or foreign one is refused by digest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.run_dir import write_json
 
 STATE = "state.safetensors"
+FORMAT = 2  # 2: the manifest holds a digest of itself
 _VECTORS = ("params", "adam_m", "adam_v", "target_params")
 
 
@@ -39,41 +41,100 @@ def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seco
     totals, seconds: what the host has added up so far; a resumed run goes on from them.
     """
     final = folder / f"step-{step:09d}"
-    temporary = folder / f".{final.name}.{os.getpid()}"
+    temporary = folder / f".{final.name}.part"
     tensors = {name: np.ascontiguousarray(engine.device.download(engine.arrays[name])) for name in state_names(engine)}
     payload = safetensors.numpy.save(tensors)
+    digest = hashlib.sha256(payload).hexdigest()
+    if _holds(final, digest):
+        return final
     try:
+        sweep(folder)
         temporary.mkdir()
         with (temporary / STATE).open("wb") as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
-        digest = hashlib.sha256(payload).hexdigest()
-        facts = {"format": 1, "step": step, "layout": layout_hash(), "sha256": digest}
-        write_json(temporary / "manifest.json", facts | {"totals": totals, "seconds": seconds})
+        facts = {"format": FORMAT, "step": step, "layout": layout_hash(), "sha256": digest}
+        facts |= {"totals": dict(totals), "seconds": seconds}
+        write_json(temporary / "manifest.json", facts | {"self": _self_digest(facts)})
         if final.exists():
-            shutil.rmtree(final)
+            shutil.rmtree(final)  # it is damaged, or of another state: a sound one of this state was kept above
         temporary.rename(final)
+        _sync_folder(folder)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise FileError(f"{final}: cannot be written: {error.strerror}; the previous checkpoint is intact") from error
+        reason = error.strerror or str(error.__cause__ or error)
+        raise FileError(f"{final}: cannot be written: {reason}; the previous checkpoint is intact") from error
     return final
 
 
+def sweep(folder: Path) -> None:
+    """Remove what killed writers left. Only the process that holds the run's lock may call this."""
+    for left in folder.glob(".step-*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def progress(checkpoint: Path) -> dict[str, Any]:
-    """step, totals and seconds of a checkpoint that ``load`` has accepted."""
-    return orjson.loads((checkpoint / "manifest.json").read_bytes())
+    """step, totals and seconds of a checkpoint that ``load`` has accepted. Raises FileError."""
+    return _read_manifest(checkpoint)
 
 
-def prune(folder: Path, keep: int) -> None:
-    """Remove all but the ``keep`` newest checkpoints."""
-    for old in sorted(folder.glob("step-*"))[:-keep]:
+def _holds(checkpoint: Path, digest: str) -> bool:
+    """Whether a sound checkpoint of just this state stands there already: replacing it would put it at risk."""
+    try:
+        load(checkpoint)
+        return _read_manifest(checkpoint)["sha256"] == digest
+    except FileError:
+        return False
+
+
+def _self_digest(facts: dict[str, Any]) -> str:
+    """Digest of a manifest without its own digest."""
+    named = {key: value for key, value in facts.items() if key != "self"}
+    return hashlib.sha256(orjson.dumps(named, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _read_manifest(checkpoint: Path) -> dict[str, Any]:
+    """The manifest, if it is the one that was written. Raises FileError."""
+    path = checkpoint / "manifest.json"
+    try:
+        facts = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise FileError(f"{checkpoint}: cannot be read ({error}); use an earlier checkpoint of the run") from None
+    if not isinstance(facts, dict) or facts.get("self") != _self_digest(facts):
+        raise FileError(f"{path}: does not match its digest (torn or changed); use an earlier checkpoint of the run")
+    if facts.get("format") != FORMAT:
+        raise FileError(f"{path}: expected format {FORMAT}, got {facts.get('format')}; use the version that wrote it")
+    return facts
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def saved(run: Path) -> list[Path]:
+    """Checkpoint folders of ``run``, oldest step first, sound or not."""
+    found = {int(p.name[5:]): p for p in (run / "checkpoints").glob("step-*") if p.name[5:].isdecimal()}
+    return [found[step] for step in sorted(found)]
+
+
+def prune(run: Path, keep: int, step: int) -> None:
+    """Remove all but the ``keep`` newest checkpoints up to ``step``.
+
+    Those beyond it are what a resumed run has refused; they must not push out the sound ones.
+    """
+    for old in [p for p in saved(run) if int(p.name[5:]) <= step][:-keep]:
         shutil.rmtree(old, ignore_errors=True)
 
 
 def latest(run: Path) -> Path:
     """The newest checkpoint of ``run``. Raises FileError where there is none."""
-    found = sorted((run / "checkpoints").glob("step-*"))
+    found = saved(run)
     if not found:
         raise FileError(f"{run}: no checkpoint; the run ended before it could write one")
     return found[-1]
@@ -81,18 +142,19 @@ def latest(run: Path) -> Path:
 
 def load(checkpoint: Path) -> dict[str, np.ndarray]:
     """Arrays of a checkpoint by name. Raises FileError where it is torn, changed or of another layout."""
+    meta = _read_manifest(checkpoint)
     try:
-        meta: dict[str, Any] = orjson.loads((checkpoint / "manifest.json").read_bytes())
         payload = (checkpoint / STATE).read_bytes()
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
         raise FileError(f"{checkpoint}: cannot be read ({error}); use an earlier checkpoint of the run") from None
-    if hashlib.sha256(payload).hexdigest() != meta.get("sha256"):
-        raise FileError(
-            f"{checkpoint}: its contents do not match its digest (torn or changed); use an earlier checkpoint"
-        )
-    if meta.get("layout") != layout_hash():
+    if hashlib.sha256(payload).hexdigest() != meta["sha256"]:
+        raise FileError(f"{checkpoint}: does not match its digest (torn or changed); use an earlier checkpoint")
+    if meta["layout"] != layout_hash():
         raise FileError(f"{checkpoint}: written by a foxhunt with another slot layout; evaluate it with that version")
-    return safetensors.numpy.load(payload)
+    try:
+        return safetensors.numpy.load(payload)
+    except Exception as error:  # one class for each way a header can be wrong, some of them Rust's
+        raise FileError(f"{checkpoint}: not a safetensors file ({error}); use an earlier checkpoint") from None
 
 
 def restore(engine: Engine, arrays: dict[str, np.ndarray], names: list[str] | None = None) -> None:

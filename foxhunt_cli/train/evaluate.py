@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.market.evaluate import Evaluation
 from foxhunt_cli.train import checkpoint, run_dir
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 def evaluate_run(run: Path, terminal: Terminal, device: str = "auto") -> Evaluation:
     """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError."""
     manifest = run_dir.read_manifest(run)
-    config = RunConfig.model_validate(manifest["config"] | {"device": device})
+    config = run_dir.config_of(run, manifest["config"] | {"device": device})
     saved = checkpoint.load(checkpoint.latest(run))
     work = open_workspace(config, terminal)
     if work.market.digest != manifest["data"]["digest"]:

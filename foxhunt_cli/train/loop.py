@@ -162,8 +162,9 @@ def _at_milestones(run: Run, eval_every: int, save_every: int) -> None:
 
 
 def _save(run: Run) -> Path:
+    run.log.sync()  # a checkpoint must not outlive the lines before it
     folder = checkpoint.save(run.engine, run.path / "checkpoints", run.step, run.totals, run.seconds)
-    checkpoint.prune(run.path / "checkpoints", run.config.keep)
+    checkpoint.prune(run.path, run.config.keep, run.step)
     return folder
 
 

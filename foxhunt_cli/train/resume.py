@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import ValidationError
 
 from foxhunt_cli.config.load import ConfigError, Setting
 from foxhunt_cli.config.run import RunConfig
@@ -19,7 +20,7 @@ CHANGEABLE = ("steps", "log_every")
 def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
     """The run's own config, with ``steps`` and ``log_every`` as given now. Raises ConfigError on any other change."""
     config: dict[str, Any] = run_dir.read_manifest(run)["config"]
-    before = RunConfig.model_validate(config)
+    before = run_dir.config_of(run, config)
     for setting in settings:
         if setting.value is None:
             continue
@@ -31,7 +32,12 @@ def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
                 f"{setting.origin}: a resumed run keeps its configuration ({setting.key} = "
                 f"{_value(before, setting.key)!r}); only {allowed} may change: start a new run instead"
             )
-    return RunConfig.model_validate(config)
+    try:
+        return RunConfig.model_validate(config)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise ConfigError(f"{key}: {problem['msg'].removeprefix('Input ')}, got {problem['input']!r}") from None
 
 
 def _value(config: RunConfig, key: str) -> Any:
@@ -44,7 +50,7 @@ def _value(config: RunConfig, key: str) -> Any:
 def newest_sound(run: Path) -> tuple[Path, dict[str, Any], list[str]]:
     """Newest checkpoint that passes its digest, its arrays, and what was wrong with newer ones. Raises FileError."""
     refused: list[str] = []
-    for folder in sorted((run / "checkpoints").glob("step-*"), reverse=True):
+    for folder in reversed(checkpoint.saved(run)):
         try:
             return folder, checkpoint.load(folder), refused
         except FileError as error:
@@ -59,9 +65,11 @@ def cut_log(path: Path, step: int) -> None:
         with path.open("rb+") as file:
             keep = 0
             for line in file:
-                if not line.endswith(b"\n") or orjson.loads(line)["step"] > step:
+                if not line.endswith(b"\n") or int(orjson.loads(line)["step"]) > step:
                     break
                 keep += len(line)
             file.truncate(keep)
-    except (OSError, orjson.JSONDecodeError, KeyError) as error:
-        raise FileError(f"{path}: cannot be continued: {error}; start a new run") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be continued: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise FileError(f"{path}: byte {keep:,}: cannot be continued: {error}; start a new run") from None

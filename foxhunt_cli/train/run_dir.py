@@ -25,11 +25,45 @@ MANIFEST = "manifest.json"
 RUN_LOG = "run.jsonl"
 NOTES = "log.txt"
 _WORDS = (
-    "amber", "badger", "birch", "brook", "cedar", "clover", "copse", "dawn", "dusk", "fern", "fjord", "flint",
-    "gorse", "heath", "heron", "holly", "juniper", "larch", "linden", "lynx", "maple", "marten", "moor", "moss",
-    "oak", "otter", "pine", "raven", "reed", "ridge", "rowan", "sable", "sorrel", "tarn", "thistle", "vixen",
+    "amber",
+    "badger",
+    "birch",
+    "brook",
+    "cedar",
+    "clover",
+    "copse",
+    "dawn",
+    "dusk",
+    "fern",
+    "fjord",
+    "flint",
+    "gorse",
+    "heath",
+    "heron",
+    "holly",
+    "juniper",
+    "larch",
+    "linden",
+    "lynx",
+    "maple",
+    "marten",
+    "moor",
+    "moss",
+    "oak",
+    "otter",
+    "pine",
+    "raven",
+    "reed",
+    "ridge",
+    "rowan",
+    "sable",
+    "sorrel",
+    "tarn",
+    "thistle",
+    "vixen",
     "willow",
 )
+_NEEDED = {"config": dict, "data": dict, "kernel_hash": str}  # keys that readers rely on
 _PACKAGES = ("numpy", "pydantic", "databento-dbn", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12")
 
 
@@ -68,14 +102,32 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
-    """The manifest of ``run``. Raises FileError where it is missing or not JSON."""
+    """The manifest of ``run``. Raises FileError where it is missing, not JSON or not a manifest."""
     path = run / MANIFEST
     try:
-        return orjson.loads(path.read_bytes())
+        found = orjson.loads(path.read_bytes())
     except OSError as error:
         raise FileError(f"{path}: {error.strerror}; expected a run directory made by 'foxhunt train'") from None
     except orjson.JSONDecodeError as error:
         raise FileError(f"{path}: not valid JSON ({error}); the run cannot be read") from None
+    if not isinstance(found, dict):
+        raise FileError(f"{path}: expected one JSON object, got a {type(found).__name__}; the run cannot be read")
+    for key, kind in _NEEDED.items():
+        if not isinstance(found.get(key), kind):
+            got = type(found[key]).__name__ if key in found else "nothing"
+            raise FileError(f"{path}: '{key}': expected a {kind.__name__}, got {got}; the run cannot be read")
+    if not isinstance(found["data"].get("digest"), str):
+        raise FileError(f"{path}: 'data.digest' is missing; the run cannot be read")
+    return found
+
+
+def config_of(run: Path, config: dict[str, Any]) -> RunConfig:
+    """``config`` of the manifest of ``run``, checked. Raises FileError where this version cannot use it."""
+    try:
+        return RunConfig.model_validate(config)
+    except ValueError as error:
+        first = str(error).replace("\n", " ")[:200]
+        raise FileError(f"{run / MANIFEST}: 'config': {first}; the run cannot be continued with this version") from None
 
 
 def manifest(config: RunConfig, device: dict[str, Any], data: dict[str, Any], isv: dict[str, float]) -> dict[str, Any]:
