@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from foxhunt_cli.bench.setup import open_device, open_market
+from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.plots import NET
 from foxhunt_cli.diag.writer import write_file
@@ -89,7 +90,7 @@ class Grower:
     def grow(self, config: RunConfig, labels: dict[str, Any]) -> Curve:
         """The curve of ``config``: from the file if it is there, else trained now and written to the file.
 
-        Raises DataError, DeviceError, FileError.
+        Raises ConfigError, DataError, DeviceError, FileError.
         """
         key = _key(config, self._every)
         title = ", ".join(f"{name} {value}" for name, value in labels.items())
@@ -102,13 +103,18 @@ class Grower:
             self._known[key] = curve
         self.curves.append(curve)
         if self._file is not None:
-            write_file(self._file, orjson.dumps({"curves": [asdict(c) for c in self._known.values()]}))
+            part = self._file.with_name(f".{self._file.name}.part")
+            write_file(part, orjson.dumps({"curves": [asdict(c) for c in self._known.values()]}))
+            part.replace(self._file)
         return curve
 
     def _read(self) -> list[dict[str, Any]]:
         if self._file is None or not self._file.is_file():
             return []
-        return orjson.loads(self._file.read_bytes())["curves"]
+        try:
+            return orjson.loads(self._file.read_bytes())["curves"]
+        except (ValueError, KeyError, TypeError):
+            raise ConfigError(f"--curves {self._file}: expected a file that this bench wrote; name another") from None
 
     def _train(self, config: RunConfig, curve: Curve, title: str) -> Curve:
         self._device = self._device or open_device(config)
@@ -117,7 +123,7 @@ class Grower:
             self._markets = {data_key: open_market(config)}  # one at a time: they are large
         parts = split(self._markets[data_key], config.holdout)
         if parts.held_out is None:
-            raise ValueError("a learning curve needs held-out data, got holdout = 0; use --set holdout=0.2")
+            raise ConfigError("a learning curve needs held-out data, got holdout = 0; use --set holdout=0.2")
         with compile_bar(self._console) as progress:
             compile_run(self._device, config, progress)
         data = prepare_training(self._device, parts.train, config)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from foxhunt_cli.bench.curves import IN_A_ROW, Curve, Grower, holds, middle
+from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.market.evaluate import AGENT, CRITIC
 
@@ -35,11 +36,11 @@ def run(
     """A row for each kind and each of the learned policies.
 
     configure: the run's configuration with these settings on top. threshold: net USD per 1,000 steps; by default
-    ``factor`` times the flow rule's. Raises ValueError for an unknown kind.
+    ``factor`` times the flow rule's. Raises ConfigError for an unknown kind.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
-        raise ValueError(f"--kinds: expected some of {', '.join(KINDS)}, got '{unknown[0]}'")
+        raise ConfigError(f"--kinds: expected some of {', '.join(KINDS)}, got '{unknown[0]}'")
     curves = [
         grower.grow(configure([*KINDS[kind], f"seed={seed}"]), {"hindsight": kind, "seed": seed})
         for kind in kinds

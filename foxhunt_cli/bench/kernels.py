@@ -131,6 +131,7 @@ def measure(
         "iteration_us_low": low * 1e6,
         "iteration_us_high": high * 1e6,
         "sum_us": sum(row["us"] for row in rows),
+        "floor_us": sum(part.floor_s for part in parts.values()) * 1e6,
         "operations": len(operations),
         "rows": rows,
     }

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.bench import replay_peers
+from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.device.base import Device
 from foxhunt_cli.device.select import select
 from foxhunt_cli.oracles.replay_rig import ReplayRig
@@ -33,14 +34,19 @@ def run(
 
     A peer that is not installed has no row; ``missing`` names it.
 
-    Raises ValueError for a capacity that is no power of two or too small for ``rows``.
+    Raises ConfigError for a capacity that is no power of two or too small for ``rows``.
     """
+    for capacity in capacities:
+        try:
+            check_capacity(capacity, rows, 1)
+        except ValueError as error:
+            raise ConfigError(f"--capacity: {error}") from None
     selected = select(device).device
     absent = [name for name in peers if replay_peers.missing(name)]
     present = [name for name in peers if name not in absent]
     share = seconds / (len(capacities) * (1 + len(present)))
     measured = []
-    for capacity in (check_capacity(c, rows, 1) for c in capacities):
+    for capacity in capacities:
         ours = _ours(selected, capacity, rows)
         measured.append({"capacity": capacity, "buffer": "foxhunt", **_measure(ours, share)})
         for name in present:

@@ -55,7 +55,7 @@ def kernels(found: dict[str, Any]) -> list[Block]:
     return [
         *blocks,
         "",
-        "+-: half the distance of the quartiles; steps: kernels + products; MB: of products exactly, of kernels at most",
+        "+-: half the distance of the quartiles; steps: kernels + products; MB: products exactly, kernels at most",
     ]
 
 
@@ -75,7 +75,10 @@ def stages(found: dict[str, Any], *, short: bool = False) -> list[Block]:
     spread = f"{found['iteration_us_low']:,.1f} to {found['iteration_us_high']:,.1f}"
     whole = f"whole iteration {found['iteration_us']:,.1f} us ({spread})"
     table = Columns(names, rows, spare=("MB", "GFLOP"))
-    return [table, f"sum {found['sum_us']:,.1f} us, {whole}, {found['operations']:,} operations"]
+    lines = [f"sum {found['sum_us']:,.1f} us, {whole}, {found['operations']:,} operations"]
+    if not short:
+        lines.append(f"at the limits the steps would take {found['floor_us']:,.1f} us, launches not counted")
+    return [table, *lines]
 
 
 def replay(found: dict[str, Any]) -> list[Block]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 bench_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-WIDE = 100  # characters of the widest table
+WIDE = 100  # characters of the widest table; narrower terminals get fewer columns
+PIPE = 120  # where there is no terminal
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Batch = Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")]
@@ -174,7 +175,8 @@ def hindsight(
 
     \b
     Example:
-      foxhunt bench hindsight --encoder mlp -b 4 --steps 64 --every 32 --seeds 1 --kinds none8,path
+      foxhunt bench hindsight --encoder mlp -b 4 --steps 64 --every 32 --seeds 1 --kinds none8,path \\
+        --set synthetic.snapshots=20000
     """
     from foxhunt_cli.bench import text
     from foxhunt_cli.bench.curves import Grower
@@ -211,8 +213,9 @@ def learn(
 
     \b
     Examples:
-      foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --seeds 1
-      foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --plot learn.png
+      foxhunt bench learn --encoders mlp --curves curves.json --plot learn.png
+      foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --seeds 1 \\
+        --set synthetic.snapshots=20000
     """
     from foxhunt_cli.bench import text
     from foxhunt_cli.bench.curves import Grower
@@ -260,7 +263,7 @@ def _report(
         terminal.json(found)
         return
     if not terminal.out.is_terminal:
-        terminal.out.width = max(WIDE, terminal.out.width)
+        terminal.out.width = PIPE
     for block in render(found):
         if isinstance(block, str):
             terminal.show(block)
