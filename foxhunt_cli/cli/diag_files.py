@@ -16,9 +16,10 @@ def plot(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help=".png, .svg or .html [RUN/run.png].")
     ] = None,
 ) -> None:
-    """Draw a run: PnL, trades, actions, losses, entropy, controllers, hindsight, held-out results.
+    """Draw a run as a page of panels.
 
-    .html is one file that needs nothing else, with the verdicts and the configuration around the panels.
+    PnL, trades, actions, losses, entropy, controllers, hindsight, held-out results; .html is one file that needs
+    nothing else, with the verdicts and the configuration around the panels.
 
     \b
     Examples:
@@ -49,7 +50,9 @@ def export(
         typer.Argument(metavar="[FIELD]...", help="Fields, or groups such as loss. ; all if none is named."),
     ] = None,
 ) -> None:
-    """Write a run's log as a table: .csv, .parquet, or TensorBoard events into a folder.
+    """Write a run's log as CSV, Parquet or TensorBoard events.
+
+    The name says which: .csv, .parquet, or none for a folder of event files.
 
     \b
     Examples:

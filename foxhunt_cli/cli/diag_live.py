@@ -18,7 +18,7 @@ COLUMNS = {
     "loss": "loss.total",
     "steps/s": "perf.env_steps_per_s",
 }
-WIDTH = 9
+WIDTH = 8  # characters; eight columns fit a terminal of 80
 
 
 def tail(
@@ -27,9 +27,10 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Go on while the run is trained.")] = True,
     json: Annotated[bool, typer.Option("--json", help="Print the records themselves, one JSON object a line.")] = False,
 ) -> None:
-    """Follow a run: its last lines, then a line each half second while it is trained. Ctrl-C stops looking.
+    """Follow a run while it is trained.
 
-    net USD, trades and wins are of all rows since the line before. Ends by itself when the run does.
+    Prints its last lines, then a line each half second; Ctrl-C stops looking. net USD, trades and wins are of all
+    rows since the line before. Ends by itself when the run does.
 
     \b
     Examples:

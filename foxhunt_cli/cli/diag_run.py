@@ -12,7 +12,9 @@ JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 
 def summarize(source: Run, json: JSON = False) -> None:
-    """Say what happened in a run: verdicts first, then PnL, losses, actions, controllers, anomalies.
+    """Say what happened in a run, verdicts first.
+
+    Then PnL over time, losses, actions, controllers, signals, and anomalies with the step where each began.
 
     \b
     Examples:
@@ -36,10 +38,10 @@ def summarize(source: Run, json: JSON = False) -> None:
 
 
 def check(source: Run, json: JSON = False) -> None:
-    """Hold a run against the kill criteria; exit status 1 if any is not met.
+    """Hold a run against the kill criteria.
 
-    Finite numbers, losses that do not diverge, trades to the end, a policy that still explores, no controller dead or
-    stuck at a bound without a reason, hindsight that fires on closes only.
+    Exit status 1 if any is not met: finite numbers, losses that do not diverge, trades to the end, a policy that
+    still explores, no controller dead or stuck at a bound without a reason, hindsight that fires on closes only.
 
     \b
     Examples:
@@ -84,9 +86,10 @@ def compare(
     sources: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more run directories.")],
     json: JSON = False,
 ) -> None:
-    """Put runs side by side: what differs in their settings, then their figures.
+    """Put runs side by side.
 
-    Figures are means over the last quarter of each run, per row; held out: the final evaluation.
+    First what differs in their settings, then their figures: means over the last quarter of each run, per row; held
+    out: the final evaluation.
 
     \b
     Examples:

@@ -24,10 +24,10 @@ def slots(
     kind: Annotated[str, typer.Option("--kind", help="Only tunable, control, signal or diag.")] = "",
     json: JSON = False,
 ) -> None:
-    """List the slots of the internal state vector: what a run can be seeded with and what it reports.
+    """List the slots of the internal state vector.
 
-    A tunable or control is set with --set isv.NAME=VALUE, in lower case; the last word of a row is its field of
-    run.jsonl.
+    They are what a run can be seeded with and what it reports. A tunable or control is set with --set
+    isv.NAME=VALUE, in lower case; the last word of a row is its field of run.jsonl.
 
     \b
     Examples:
@@ -66,7 +66,9 @@ def pipeline(
     brief: Annotated[bool, typer.Option("--brief", help="Without what each step reads and writes.")] = False,
     json: JSON = False,
 ) -> None:
-    """Print the ordered list of an iteration: each step with its grid, its block, what it reads and writes.
+    """Print the ordered list of an iteration.
+
+    Each step with its grid, its block, what it reads and what it writes; repeats are shown once.
 
     \b
     Examples:
@@ -104,9 +106,10 @@ def kernels(
     ] = False,
     json: JSON = False,
 ) -> None:
-    """List every kernel: registers, shared memory, stack and spills on a GPU, and its launch rule.
+    """List the kernels with what they take of a GPU.
 
-    Compiles with NVRTC, which needs no GPU; the first time takes a minute, later calls read the cache.
+    Registers, shared memory, stack, spills and block size. Compiles with NVRTC, which needs no GPU; the first time
+    takes a minute, later calls read the cache.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ RUN_HEAD = """\
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write them.")] = Path("."),
 ) -> None:
-    """Write run.toml and isv.toml: every configuration key and every seed, explained and commented out.
+    """Write run.toml and isv.toml, every key explained.
 
     Never overwrites. As written they change nothing; take the '# ' from the lines you want to change.
 

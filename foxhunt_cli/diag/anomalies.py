@@ -25,6 +25,7 @@ COLLAPSED = 0.05  # share of ENTROPY_MAX below which a policy has all but stoppe
 ALL_HOLD = 0.999  # share of Hold that counts as doing nothing
 STILL_STEPS = 1_000  # environment steps a state must last to be called an anomaly
 JUMP = 12.0  # a loss this many mean deviations from its running mean has jumped
+JUMP_FLOOR = 1e-6  # mean deviation below which a loss is zero but for rounding
 JUMP_MEMORY = 0.05  # weight of a new observation in that running mean
 JUMP_WARMUP = 32  # observations before jumps are looked for
 
@@ -81,7 +82,7 @@ class _Jumps:
 
     def _see(self, step: int, value: float) -> None:
         off = abs(value - self.mean)
-        floor = 1e-3 * abs(self.mean) + 1e-9
+        floor = 1e-3 * abs(self.mean) + JUMP_FLOOR
         if self.seen >= JUMP_WARMUP and off > JUMP * max(self.deviation, floor):
             self.first = self.first or (step, value, self.mean)
             self.count += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.controllers import State, states
 from foxhunt_cli.diag.summary import Summary

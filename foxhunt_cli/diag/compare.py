@@ -12,7 +12,7 @@ from typing import Any
 from foxhunt_cli.diag.anomalies import ENTROPY, HOLD
 from foxhunt_cli.diag.reader import flatten
 from foxhunt_cli.diag.summary import Summary, summarize
-from foxhunt_cli.diag.verdict import win_rate
+from foxhunt_cli.diag.verdict import held_out, win_rate
 
 _NOT_SETTINGS = ("name", "runs_dir", "device")
 
@@ -65,8 +65,8 @@ def differences(runs: Sequence[Candidate]) -> dict[str, list[Any]]:
 def _load(source: Path) -> Candidate:
     summary = summarize(source)
     folder = summary.path.parent
-    held_out = read_object(folder / "eval" / "final.json").get("policies", {}).get("agent", {})
-    return Candidate(folder.name, summary, read_object(folder / "manifest.json"), held_out)
+    agent = held_out(folder).get("agent", {})
+    return Candidate(folder.name, summary, read_object(folder / "manifest.json"), agent)
 
 
 def read_object(path: Path) -> dict[str, Any]:

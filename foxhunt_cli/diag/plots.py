@@ -19,7 +19,7 @@ from foxhunt_cli.diag.compare import read_object
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.summary import Summary
-from foxhunt_cli.diag.verdict import number, rate_unit
+from foxhunt_cli.diag.verdict import HIGH, LOW, NET, number, rate_unit
 from foxhunt_cli.isv.table import slots
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ DECADES_SHOWN = 1e-4  # of the largest value: a loss that is zero but for roundi
 SIZE_INCHES = (16.0, 11.5)
 DPI = 110
 INK, FAINT, ACCENT, SECOND = "#1f3b57", "#a9b8c6", "#c2502f", "#3f7d54"
-NET, LOW, HIGH = "net USD / 1,000 steps", "95 % interval, low", "95 % interval, high"
 STYLE = {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e6ebf0",
          "axes.edgecolor": "#7b8894", "axes.titleweight": "bold", "axes.titlesize": 11, "axes.titlelocation": "left",
          "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8, "legend.frameon": False,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -21,6 +22,7 @@ from foxhunt_cli.diag.verdict import Verdict, number, percent, rate_unit
 MARK_STYLE = {"ok": "green", "look": "yellow", "bad": "bold red", "info": "dim"}
 ANOMALIES_SHOWN = 12
 TIME_PARTS = 10
+SPARK_MIN, SPARK_MAX = 8, 32  # characters
 # Label -> field. Rates are shown per row per 1,000 steps, the rest as logged.
 RATES = {
     "net PnL USD": "market.pnl_step_usd",
@@ -40,7 +42,7 @@ STATES = {
 
 def render(summary: Summary, judged: list[Verdict], width: int, ascii_only: bool = False) -> Iterator[RenderableType]:
     """The parts of the report, top to bottom, for ``width`` columns."""
-    draw = _SeriesTable(spark=min(32, max(8, width - 68)), ascii_only=ascii_only)
+    draw = _SeriesTable(width - 2, ascii_only)
     controllers = summary.group("controllers.")
     yield _headline(summary)
     yield ""
@@ -55,23 +57,34 @@ def render(summary: Summary, judged: list[Verdict], width: int, ascii_only: bool
     yield from _anomalies(summary)
 
 
+@dataclass(frozen=True)
 class _SeriesTable:
-    """Draws series as rows of first, last, min, max, slope and a sparkline of ``spark`` characters."""
+    """Draws series as rows of first, last, min, max, slope and a sparkline that takes the room that is left."""
 
-    def __init__(self, spark: int, ascii_only: bool) -> None:
-        self.spark, self.ascii_only = spark, ascii_only
+    width: int
+    ascii_only: bool
 
     def table(self, series: Mapping[str, Series], factors: Mapping[str, float] | None = None) -> Table | None:
-        """One row a series, its figures times its factor; None without any series."""
+        """One row a series, its figures times its factor; None without any series. Too narrow: no slope."""
         if not series:
             return None
-        table = _columns("", "first", "last", "min", "max", "slope/1k", "trend")
-        for name, values in series.items():
-            factor = (factors or {}).get(name, 1.0)
-            figures = [number(v * factor) for v in (values.first, values.last, values.low, values.high)]
-            trend = sparkline(values.stretches.means(), self.spark, self.ascii_only)
-            table.add_row(name, *figures, number(values.slope() * factor, signed=True), trend)
+        rows = [self._cells(name, values, (factors or {}).get(name, 1.0)) for name, values in series.items()]
+        names = ["", "first", "last", "min", "max", "slope/1k"]
+        if self._room(names, rows) < SPARK_MIN:
+            names, rows = names[:-1], [row[:-1] for row in rows]
+        table = _columns(*names, "trend")
+        spark = max(SPARK_MIN, min(SPARK_MAX, self._room(names, rows)))
+        for row, values in zip(rows, series.values(), strict=True):
+            table.add_row(*row, sparkline(values.stretches.means(), spark, self.ascii_only))
         return table
+
+    def _cells(self, name: str, values: Series, factor: float) -> list[str]:
+        figures = [number(v * factor) for v in (values.first, values.last, values.low, values.high)]
+        return [name, *figures, number(values.slope() * factor, signed=True)]
+
+    def _room(self, names: list[str], rows: list[list[str]]) -> int:
+        """Characters beside the columns and the gaps behind them."""
+        return self.width - sum(max(map(len, column)) + 2 for column in zip(names, *rows, strict=True))
 
 
 def _headline(summary: Summary) -> str:

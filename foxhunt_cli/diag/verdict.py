@@ -5,8 +5,10 @@ Owns the thresholds and the words. A verdict quotes the numbers it rests on.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.series import Series
@@ -15,6 +17,8 @@ from foxhunt_cli.isv.table import slots
 
 STRETCHES_MIN = 8  # stretches of the log below which a trend is not judged
 CLEAR = 2.0  # Welch's t above which a change between quarters is called one
+NET, LOW, HIGH = "net USD / 1,000 steps", "95 % interval, low", "95 % interval, high"  # of an evaluation
+RULES = ("moving average", "flow")
 PEGGED = 0.5  # share of lines at a bound above which a controller is pegged
 
 
@@ -29,7 +33,7 @@ class Verdict:
 
 def verdicts(summary: Summary) -> list[Verdict]:
     """All verdicts that the log has fields for, most important first."""
-    questions = (_learning, _trading, _pnl, _finite, _exploring, _controllers, _speed)
+    questions = (_held_out, _learning, _trading, _pnl, _finite, _exploring, _controllers, _speed)
     return [verdict for verdict in (question(summary) for question in questions) if verdict]
 
 
@@ -55,6 +59,36 @@ def rate_unit(summary: Summary) -> str:
     return "per row per 1,000 steps" if summary.batch else "per 1,000 steps, all rows"
 
 
+def _held_out(summary: Summary) -> Verdict | None:
+    """The last evaluation: what the greedy policy earned on data that training never saw."""
+    policies = held_out(summary.path.parent)
+    agent = policies.get("agent", {})
+    net, low, high = (agent.get(name) for name in (NET, LOW, HIGH))
+    if net is None or low is None or high is None:
+        return None
+    text = f"{number(net, True)} USD per row per 1,000 steps, 95 % interval {number(low)} to {number(high)}"
+    text += f", {number(agent.get('trades') or 0.0)} trades"
+    rules = {name: figures[NET] for name, figures in policies.items() if name in RULES and figures.get(NET) is not None}
+    if rules:
+        best = max(rules, key=lambda name: rules[name])
+        text += f"; best rule {best} {number(rules[best], True)}"
+    if low > 0:
+        return Verdict("held out", "ok", f"the policy earns: {text}")
+    return Verdict("held out", "look", f"no profit beyond noise: {text}")
+
+
+def held_out(run: Path) -> dict[str, dict[str, float | None]]:
+    """Metrics by policy of the run's last evaluation; empty where there is none to read."""
+    folder = run / "eval"
+    newest = [folder / "final.json", *sorted(folder.glob("step-*.json"), reverse=True)]
+    for path in newest:
+        try:
+            return json.loads(path.read_text())["policies"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return {}
+
+
 def _learning(summary: Summary) -> Verdict | None:
     pnl = summary.get("market.pnl_step_usd")
     if pnl is None:
@@ -70,7 +104,7 @@ def _learning(summary: Summary) -> Verdict | None:
     if t > CLEAR and last > 0:
         return Verdict("learning", "ok", f"yes: {change} ({basis})")
     if t > CLEAR:
-        return Verdict("learning", "look", f"it loses less, no more than that: {change} ({basis})")
+        return Verdict("learning", "look", f"it loses less while it explores: {change} ({basis})")
     if t < -CLEAR:
         return Verdict("learning", "bad", f"it got worse: {change} ({basis})")
     return Verdict("learning", "look", f"no clear change: {change} ({basis})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -21,7 +22,8 @@ def commands(command=ROOT, path: tuple[str, ...] = ()):
 
 
 def examples(command) -> list[list[str]]:
-    lines = [line.strip() for line in (command.help or "").splitlines()]
+    text = re.sub(r"\\\n\s*", " ", command.help or "")  # a backslash continues the line, as in a shell
+    lines = [line.strip() for line in text.splitlines()]
     return [shlex.split(line) for line in lines if line.startswith("foxhunt ")]
 
 
@@ -46,6 +48,13 @@ def test_help_has_an_example_of_its_own_command(path):
         return
     assert found
     assert any(tuple(words[1 : 1 + len(path)]) == path for words in found)
+
+
+@pytest.mark.parametrize("group", [("diag",)], ids=lambda p: " ".join(p) or "foxhunt")
+def test_lists_of_commands_are_not_cut_off_at_80_columns(foxhunt, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = foxhunt(*group, "--help")[1].split("Commands:")[1]
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("words", EXAMPLES, ids=" ".join)

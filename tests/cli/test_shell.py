@@ -78,7 +78,7 @@ def test_help_loads_nothing_heavy():
         (["train", "--steps", "0"], 2, "--steps: steps should be greater than or equal to 1, got 0"),
         (["train", "-b", "0"], 2, "--batch: batch should be greater than or equal to 1, got 0"),
         (["train", "-b", "65536", "--rollout", "1024"], 2, "the limit is 1,048,576"),
-        (["train", "--encoder", "mamba"], 2, "--encoder: encoder should be 'mlp', got 'mamba'"),
+        (["train", "--encoder", "mamba"], 2, "--encoder: encoder should be 'full' or 'mlp', got 'mamba'"),
         (["train", "--device", "gpu"], 2, "--device: device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["train", "--market", "bull"], 2, "--market: synthetic.preset should be 'wavy', 'realistic'"),
         (["train", "--set", "bacth=3"], 2, "unknown key 'bacth'; did you mean 'batch'?"),

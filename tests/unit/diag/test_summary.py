@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,22 @@ def test_losing_less_is_not_called_a_success(tmp_path: Path, rows):
         row["market"]["pnl_step_usd"] -= 200
     first = verdicts(summary_of(tmp_path, losing))[0]
     assert (first.topic, first.mark) == ("learning", "look")
-    assert first.text.startswith("it loses less, no more than that: PnL -")
+    assert first.text.startswith("it loses less while it explores: PnL -")
+
+
+@pytest.mark.parametrize(
+    ("low", "mark", "words"), [(100.0, "ok", "the policy earns"), (-5.0, "look", "no profit beyond noise")]
+)
+def test_the_last_evaluation_leads(tmp_path: Path, rows, low, mark, words):
+    write_run(tmp_path, rows)
+    (tmp_path / "eval").mkdir()
+    agent = {"net USD / 1,000 steps": 300.0, "95 % interval, low": low, "95 % interval, high": 500.0, "trades": 40.0}
+    policies = {"agent": agent, "flow": {"net USD / 1,000 steps": 490.0}, "bound": {"net USD / 1,000 steps": 2000.0}}
+    (tmp_path / "eval" / "step-000000100.json").write_text("{")
+    (tmp_path / "eval" / "final.json").write_text(json.dumps({"policies": policies}))
+    first = verdicts(summarize(tmp_path))[0]
+    assert (first.topic, first.mark) == ("held out", mark)
+    assert words in first.text and "+300 USD" in first.text and "best rule flow +490" in first.text
 
 
 def test_noise_is_not_called_learning(tmp_path: Path, rows):
