@@ -34,7 +34,7 @@ QUICK = [words for words in EXAMPLES if words[1] not in SLOW]
 def resolve(words: list[str]):
     """The command that ``words`` name, and its arguments."""
     command, rest = ROOT, words[1:]
-    while hasattr(command, "commands"):
+    while hasattr(command, "commands") and rest:
         assert rest[0] in command.commands, " ".join(words)
         command, rest = command.commands[rest[0]], rest[1:]
     return command, rest
