@@ -21,7 +21,7 @@ from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.isv.table import layout_hash
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.train.engine import Engine
-from foxhunt_cli.train.run_dir import write_json
+from foxhunt_cli.train.run_dir import json_digest, write_json
 
 STATE = "state.safetensors"
 FORMAT = 2  # 2: the manifest holds a digest of itself
@@ -56,7 +56,7 @@ def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seco
             os.fsync(file.fileno())
         facts = {"format": FORMAT, "step": step, "layout": layout_hash(), "sha256": digest}
         facts |= {"totals": dict(totals), "seconds": seconds}
-        write_json(temporary / "manifest.json", facts | {"self": _self_digest(facts)})
+        write_json(temporary / "manifest.json", facts | {"self": json_digest(facts)})
         if final.exists():
             shutil.rmtree(final)  # it is damaged, or of another state: a sound one of this state was kept above
         temporary.rename(final)
@@ -88,12 +88,6 @@ def _holds(checkpoint: Path, digest: str) -> bool:
         return False
 
 
-def _self_digest(facts: dict[str, Any]) -> str:
-    """Digest of a manifest without its own digest."""
-    named = {key: value for key, value in facts.items() if key != "self"}
-    return hashlib.sha256(orjson.dumps(named, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
 def _read_manifest(checkpoint: Path) -> dict[str, Any]:
     """The manifest, if it is the one that was written. Raises FileError."""
     path = checkpoint / "manifest.json"
@@ -101,7 +95,7 @@ def _read_manifest(checkpoint: Path) -> dict[str, Any]:
         facts = orjson.loads(path.read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:
         raise FileError(f"{checkpoint}: cannot be read ({error}); use an earlier checkpoint of the run") from None
-    if not isinstance(facts, dict) or facts.get("self") != _self_digest(facts):
+    if not isinstance(facts, dict) or facts.get("self") != json_digest(facts):
         raise FileError(f"{path}: does not match its digest (torn or changed); use an earlier checkpoint of the run")
     if facts.get("format") != FORMAT:
         raise FileError(f"{path}: expected format {FORMAT}, got {facts.get('format')}; use the version that wrote it")
@@ -161,10 +155,8 @@ def restore(engine: Engine, arrays: dict[str, np.ndarray], names: list[str] | No
     """Write saved arrays (all of the state, or ``names``) into the engine. Raises FileError on a misshapen one."""
     for name in names or state_names(engine):
         target = engine.arrays[name]
-        saved = arrays.get(name)
-        if saved is None or tuple(saved.shape) != tuple(target.shape):
-            got = "nothing" if saved is None else f"shape {saved.shape}"
-            raise FileError(
-                f"checkpoint: '{name}': expected shape {tuple(target.shape)}, got {got}; same config needed"
-            )
-        engine.device.write(target, saved)
+        found = arrays.get(name)
+        want, got = (f"{a.dtype}{list(a.shape)}" if a is not None else "nothing" for a in (target, found))
+        if want != got:
+            raise FileError(f"checkpoint: '{name}': expected {want}, got {got}; same config needed")
+        engine.device.write(target, found)

@@ -90,7 +90,7 @@ def _start(config: RunConfig, terminal: LoggedTerminal) -> Run:
     terminal.log_to(path / run_dir.NOTES)
     seeds = preset_seeds(config.preset) | config.isv
     manifest = run_dir.manifest(config, work.engine.device.describe(), work.data_facts(), seeds)
-    run_dir.write_json(path / run_dir.MANIFEST, manifest)
+    run_dir.write_manifest(path, manifest)
     terminal.note(f"run: {path}")
     log = RunLogWriter(path / run_dir.RUN_LOG)
     return Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest)
@@ -115,7 +115,7 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal) -> Run:
     terminal.note(f"resume: {path} from step {progress['step']:,}")
     done = progress["step"] // config.rollout
     manifest |= {"config": config.model_dump(mode="json"), "status": "running"}
-    run_dir.write_json(path / run_dir.MANIFEST, manifest)
+    run_dir.write_manifest(path, manifest)
     log = RunLogWriter(path / run_dir.RUN_LOG)
     run = Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest, done, progress["totals"])
     run.seconds, run.started_at = progress["seconds"], done
@@ -188,7 +188,7 @@ def _stop_on_fault(run: Run) -> None:
     """The device's sticky flag ends the run; everything up to here is in the log, the last checkpoint stays."""
     if run.engine.faulted():
         run.manifest["status"] = "numeric fault"
-        run_dir.write_json(run.path / run_dir.MANIFEST, run.manifest)
+        run_dir.write_manifest(run.path, run.manifest)
         raise NumericFault(
             f"{run.path}: non-finite gradients in three updates in a row near step {run.step:,}; training stopped. "
             f"See 'foxhunt diag summarize {run.path / run_dir.RUN_LOG}'; lower isv.lr_pi, isv.lr_v or isv.lr_aux"
@@ -225,5 +225,5 @@ def _finish(run: Run, status: int) -> RunSummary:
         "checkpoint": str(folder.relative_to(run.path)),
     }
     run.manifest |= {"status": "done" if status == 0 else "interrupted", "summary": figures}
-    run_dir.write_json(run.path / run_dir.MANIFEST, run.manifest)
+    run_dir.write_manifest(run.path, run.manifest)
     return RunSummary(run.path, status, figures, evaluation)

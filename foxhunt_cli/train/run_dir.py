@@ -101,6 +101,18 @@ def write_json(path: Path, value: Any) -> None:
         ) from error
 
 
+def write_manifest(run: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest of ``run``, whole or not at all, with a digest of itself. Raises FileError."""
+    write_json(run / MANIFEST, manifest | {"self": json_digest(manifest)})
+
+
+def json_digest(facts: dict[str, Any]) -> str:
+    """Digest of what ``facts`` says as JSON, but for its key ``self``: a changed bit in a manifest is noticed."""
+    named = {key: value for key, value in facts.items() if key != "self"}
+    options = orjson.OPT_SORT_KEYS | orjson.OPT_SERIALIZE_NUMPY
+    return hashlib.sha256(orjson.dumps(named, option=options, default=str)).hexdigest()
+
+
 def read_manifest(run: Path) -> dict[str, Any]:
     """The manifest of ``run``. Raises FileError where it is missing, not JSON or not a manifest."""
     path = run / MANIFEST
@@ -116,6 +128,8 @@ def read_manifest(run: Path) -> dict[str, Any]:
         if not isinstance(found.get(key), kind):
             got = type(found[key]).__name__ if key in found else "nothing"
             raise FileError(f"{path}: '{key}': expected a {kind.__name__}, got {got}; the run cannot be read")
+    if found.get("self") != json_digest(found):
+        raise FileError(f"{path}: does not match its digest (changed or damaged); the run cannot be continued")
     if not isinstance(found["data"].get("digest"), str):
         raise FileError(f"{path}: 'data.digest' is missing; the run cannot be read")
     return found

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from foxhunt_cli.train import run_dir
+
 
 def corrupt(folder: Path) -> None:
     with (folder / "runs/demo/run.jsonl").open("a") as file:
@@ -30,7 +32,7 @@ def change_manifest(folder: Path, change) -> None:
     path = folder / "runs/demo/manifest.json"
     manifest = json.loads(path.read_text())
     change(manifest)
-    path.write_text(json.dumps(manifest))
+    run_dir.write_manifest(path.parent, manifest)
 
 
 def other_data(folder: Path) -> None:
