@@ -102,3 +102,18 @@ def test_exports_hold_the_log(workplace, foxhunt):
         *(f"loss.{name}" for name in records[0]["loss"]),
     }
     np.testing.assert_array_equal(table["actions.share.2"], [record["actions"]["share"][2] for record in records])
+
+
+def test_tensorboard_events_hold_every_number(workplace, foxhunt):
+    pytest.importorskip("tensorboardX")
+    status, out, err = foxhunt("diag", "export", "runs/demo", "loss.", "-o", "events/")
+    assert status == 0, err
+    (file,) = (workplace / "events").iterdir()
+    assert file.name.startswith("events.out.tfevents") and file.read_bytes().count(b"loss/v") == 12
+
+
+def test_an_extra_that_is_missing_is_named(workplace, foxhunt, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    status, out, err = foxhunt("diag", "plot", "runs/demo")
+    assert (status, out) == (2, "")
+    assert "pip install 'foxhunt[plots]'" in err
