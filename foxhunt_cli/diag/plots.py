@@ -18,6 +18,7 @@ from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, ENTROPY_MAX
 from foxhunt_cli.diag.compare import read_object
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.series import Series
+from foxhunt_cli.diag.style import ACCENT, DPI, FAINT, INK, SECOND, STYLE
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.diag.verdict import HIGH, LOW, NET, number, rate_unit
 from foxhunt_cli.isv.table import slots
@@ -29,26 +30,6 @@ POINTS = 512  # means a series is drawn with
 SMOOTH = 21  # points of the running mean over a noisy series
 DECADES_SHOWN = 1e-4  # of the largest value: a loss that is zero but for rounding must not flatten the others
 SIZE_INCHES = (16.0, 11.5)
-DPI = 110
-INK, FAINT, ACCENT, SECOND = "#1f3b57", "#a9b8c6", "#c2502f", "#3f7d54"
-STYLE = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e6ebf0",
-    "axes.edgecolor": "#7b8894",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.framealpha": 0.8,
-    "legend.edgecolor": "none",
-    "font.family": "DejaVu Sans",
-    "svg.hashsalt": "foxhunt",
-}
 
 
 def draw(summary: Summary, form: str = "png") -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foxhunt_cli.diag.extras import require
-from foxhunt_cli.diag.plots import ACCENT, DPI, FAINT, INK, SECOND, STYLE
+from foxhunt_cli.diag.style import ACCENT, DPI, FAINT, INK, SECOND, STYLE
 from foxhunt_cli.market.blotter import Range, blotter
 from foxhunt_cli.market.metrics import Play
 
