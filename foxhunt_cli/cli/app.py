@@ -20,6 +20,7 @@ from foxhunt_cli.cli.errors import report
 from foxhunt_cli.cli.eval import evaluate
 from foxhunt_cli.cli.init import init
 from foxhunt_cli.cli.oracle import oracle
+from foxhunt_cli.cli.smoke import smoke
 from foxhunt_cli.cli.train import train
 
 app = typer.Typer(name="foxhunt", no_args_is_help=True, add_completion=True, rich_markup_mode=None)
@@ -27,6 +28,7 @@ app.command("train")(train)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")
 app.add_typer(diag_app, name="diag")
+app.command("smoke")(smoke)
 app.command("oracle")(oracle)
 app.add_typer(bench_app, name="bench")
 app.command("doctor")(doctor)

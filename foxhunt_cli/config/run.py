@@ -80,8 +80,8 @@ class RunConfig(BaseModel):
     """Network that turns the window of snapshots into the encoding the heads read."""
 
     context: Literal["heads", "encoder"] = "heads"
-    """Where the position enters. heads: the encoding is market-only, the heads have one block a position class. encoder:
-    the position is among the encoder's inputs, the heads have one block; needs rollout = 1."""
+    """Where the position enters. heads: the encoding is market-only, the heads have a block for each position class.
+    encoder: the position is among the encoder's inputs, the heads have one block; needs rollout = 1."""
 
     updates: int = Field(4, ge=0, le=64)
     """U: critic updates an iteration, from replay, distilled into the policy; 0 = the policy learns alone (PPO)."""
@@ -94,7 +94,7 @@ class RunConfig(BaseModel):
 
     hindsight: Literal["none", "close", "peak", "path"] = "path"
     """path: the critic learns every position and action from the price path, and hindsight repeats the moments that
-    mattered. close, peak: it learns the executed action, and hindsight adds a labelled transition. none: no hindsight."""
+    mattered. close, peak: it learns the executed action, and hindsight adds a labelled transition. none: neither."""
 
     hindsight_directions: Literal["both", "backward", "forward", "off"] = "both"
     """Which hindsight adds transitions: of peaks (backward), of what came after a close (forward), both, none."""
@@ -103,8 +103,8 @@ class RunConfig(BaseModel):
     """Entries must pass the confidence gate (C51) and the forward-return gate; evaluation follows the same switch."""
 
     distillation: Literal["classes", "own"] = "classes"
-    """What the critic teaches the policy: every position class with a temperature scaled by the action gap, or the row's
-    own with the slot's temperature."""
+    """What the critic teaches the policy: every position class with a temperature scaled by the action gap, or the
+    row's own with the slot's temperature."""
 
     lr_plateau: bool = False
     """Learning rates halve when a loss stands still."""

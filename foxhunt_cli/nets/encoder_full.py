@@ -336,15 +336,11 @@ def _mamba_backward(block: _Block) -> list[Step]:
     return [
         Matmul(f"{tag} grad w_out", norm, grad_out, grad_w_out, trans_a=True),
         Matmul(f"{tag} grad norm", grad_out, w_out, _rows("encoder_grad_y"), trans_b=True),
-        _mamba_stage(
-            "mamba2_norm_backward", "s xbc proj dt skip norm_w rstd norm grad grad_proj", names, **_BACKWARD
-        ),
+        _mamba_stage("mamba2_norm_backward", "s xbc proj dt skip norm_w rstd norm grad grad_proj", names, **_BACKWARD),
         _column_sums(f"{tag} grad w_norm", norm, f"grad_w_{tag}_norm"),
         _mamba_stage("mamba2_scan_backward_bc", "xbc dt decay grad_y grad_bc", names, **_BACKWARD),
         _mamba_stage("mamba2_scan_backward_x", "xbc decay grad_y grad_x", names, **_BACKWARD),
-        _mamba_stage(
-            "mamba2_scan_backward_dt", "xbc dt s a_log grad_y grad_x grad_proj grad_head", names, **_BACKWARD
-        ),
+        _mamba_stage("mamba2_scan_backward_dt", "xbc dt s a_log grad_y grad_x grad_proj grad_head", names, **_BACKWARD),
         _mamba_stage(
             "mamba2_conv_backward",
             "proj conv_w conv_b xbc skip dt grad_y grad_x grad_bc grad_proj grad_conv",

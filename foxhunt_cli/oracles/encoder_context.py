@@ -30,7 +30,9 @@ def _broadcast(trial: Trial, offset: int, **state: np.ndarray) -> np.ndarray:
     out = trial.run("rl_encoder_context_broadcast", arrays, K=_K, B=rows, lot_limit=_LOT_LIMIT, offset=offset)["x"]
     trial.equal(f"offset {offset}: market columns are left alone", 7.0, out[..., :40])
     want = np.clip(arrays["multires_row"], -16, 16)
-    trial.equal(f"offset {offset}: multi-resolution columns", np.broadcast_to(want, (_K, rows, 12)), out[..., _MULTIRES])
+    trial.equal(
+        f"offset {offset}: multi-resolution columns", np.broadcast_to(want, (_K, rows, 12)), out[..., _MULTIRES]
+    )
     return out[..., _CONTEXT]
 
 

@@ -40,6 +40,19 @@ def kernels_of(steps: Sequence[Step]) -> list[str]:
     return list(dict.fromkeys(step.kernel for step in steps if isinstance(step, Stage)))
 
 
+def names_of(steps: Sequence[Step]) -> set[str]:
+    """Every buffer or tensor the list touches."""
+    names: set[str] = set()
+    for step in steps:
+        if isinstance(step, Stage):
+            names.update(step.remap.get(p.name, p.name) for p in kernel(step.kernel).params if p.pointer)
+        elif isinstance(step, Matmul):
+            names.update(view.name for view in (step.a, step.b, step.out))
+        else:
+            names.add(step.name)
+    return names
+
+
 def resolve(view: View, arrays: Mapping[str, Any], dims: Mapping[str, int | float], label: str) -> Any:
     """The 2-D array that ``view`` describes; shares memory with its buffer."""
     rows, cols, row0, col0 = (evaluate(e, dims) for e in (view.rows, view.cols, view.row0, view.col0))

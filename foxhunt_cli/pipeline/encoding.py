@@ -18,8 +18,8 @@ _ONE_WINDOW, _INTO_NEXT = {"W": "K"}, {"x": "x_next"}
 def before_steps(shape: Shape, *, draw_episodes: bool, policy: bool, features: bool) -> list[Step]:
     """Windows, a clean start for rows on a new episode, encodings.
 
-    policy: the encodings and outputs of the policy. features: the critic's encodings. An encoder that knows the position
-    gives both at once.
+    policy: the encodings and outputs of the policy. features: the critic's encodings. An encoder that knows the
+    position gives both at once.
     """
     draw = [Stage("gpu_sample_starts")] if draw_episodes else []
     if shape.sees_position:

@@ -59,9 +59,7 @@ def following(shape: Shape) -> list[Step]:
     ]
 
 
-def _played(
-    shape: Shape, draw: Stage, values: Sequence[Step] = (), *, policy: bool, features: bool
-) -> list[Step]:
+def _played(shape: Shape, draw: Stage, values: Sequence[Step] = (), *, policy: bool, features: bool) -> list[Step]:
     return [
         *encoding.before_steps(shape, draw_episodes=False, policy=policy, features=features),
         *values,
@@ -75,7 +73,7 @@ def _played(
 def _environment_steps(
     shape: Shape, draw: Stage, *, gates: bool = True, evaluation: bool = False, track: bool = False
 ) -> list[Step]:
-    """T steps: draw, gates where the run has them, overrides, fill, bookkeeping. track: hindsight watches every step."""
+    """T steps: draw, gates where the run has them, overrides, fill, bookkeeping. track: hindsight watches each step."""
     steps: list[Step] = []
     for t in range(shape.rollout):
         judged = shape.entry_gates and gates

@@ -78,14 +78,13 @@ def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
 
 def optimiser(span: str) -> list[Step]:
     """Norms, finite check, clip, Adam over one span of the parameter vector: "policy" (on-policy) or "critic"."""
-    names = ("params", "grads", "adam_m", "adam_v", "group_code", "branch_code", "encoder_code", "chunk_square", "fault")
-    own = {name: f"{name}_{span}" for name in names}
+    vectors, codes = ("params", "grads", "adam_m", "adam_v"), ("group_code", "branch_code", "encoder_code")
+    own = {name: f"{name}_{span}" for name in (*vectors, *codes, "chunk_square", "fault")}
     size = {"n_chunks": f"N_{span.upper()}_CHUNKS"}
 
     def stage(kernel: str, *takes: str, **scalars: str) -> Stage:
         return Stage(kernel, {**{name: own[name] for name in takes}, **size, **scalars})
 
-    codes = ("group_code", "branch_code", "encoder_code")
     return [
         stage("rl_grad_chunk_squares", "grads", "chunk_square"),
         stage("rl_grad_norms", "chunk_square", *codes, "fault", publish=str(int(span == "policy"))),

@@ -44,5 +44,5 @@ def environment_step(t: int, gates: Sequence[Step] = ()) -> list[Step]:
 
 
 def after_rollout(scale: Sequence[Step] = ()) -> list[Step]:
-    """Once all T steps are played: trade averages, ``scale`` (what reads them before the reward), reward, statistics."""
+    """Once all T steps are played: trade averages, ``scale`` (what reads them before the reward), reward, signals."""
     return [Stage("ema_update_on_done"), *scale, *(Stage(name) for name in _STATISTICS)]

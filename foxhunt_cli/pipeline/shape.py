@@ -36,7 +36,7 @@ class Shape:
     plateau: bool = False
     """The learning rate halves when a loss stands still."""
     every_class: bool = True
-    """The critic teaches the policy for every position class, with a gap-scaled temperature, not the row's own alone."""
+    """The critic teaches the policy every position class, with a gap-scaled temperature, not the row's own alone."""
     reproject: bool = True
     """The critic's distributions stay where they were when the atom span grows."""
 

@@ -10,7 +10,19 @@ from functools import cache
 from foxhunt_cli.buffers import control, data, diag, env, learn, replay
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import gather
-from foxhunt_cli.nets import c51, direction, distill, encoder_full, encoder_mlp, frd, iqn, outcome, popart, spectral, target
+from foxhunt_cli.nets import (
+    c51,
+    direction,
+    distill,
+    encoder_full,
+    encoder_mlp,
+    frd,
+    iqn,
+    outcome,
+    popart,
+    spectral,
+    target,
+)
 
 _FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS)
 _NETWORKS = (encoder_mlp, encoder_full, frd, direction, outcome, c51, iqn, distill, popart, spectral, target)

@@ -22,11 +22,11 @@ from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import control, critic, learn
-from foxhunt_cli.pipeline.build import build, kernels_of
+from foxhunt_cli.pipeline.build import build, kernels_of, names_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, Zero
+from foxhunt_cli.pipeline.stage import Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import hindsight
 from foxhunt_cli.replay.capacity import check_capacity, default_capacity
@@ -174,11 +174,13 @@ def build_engine(
 
     arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
-    wanted = _names(listed) - set(arrays)
+    wanted = names_of(listed) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
     operations = build(listed, arrays, dims, device)
-    engine = Engine(device, dims, arrays, layout, names, device.plan(operations, use_graph=config.graph), len(operations))
+    engine = Engine(
+        device, dims, arrays, layout, names, device.plan(operations, use_graph=config.graph), len(operations)
+    )
     if steps is training and shape.critic:
         first = build(training(shape, learn_critic=False), arrays, dims, device)
         engine.prefill = device.plan(first, use_graph=config.graph)
@@ -187,7 +189,7 @@ def build_engine(
 
 
 def prefill_iterations(config: RunConfig) -> int:
-    """Iterations until the replay surely holds PREFILL_BATCHES batches: the first N_STEP steps of a row push nothing."""
+    """Iterations until the replay surely holds PREFILL_BATCHES batches: a row's first N_STEP steps push nothing."""
     n_step = int(seed_values(config.isv, config.preset)[number("N_STEP")])
     moments = PREFILL_BATCHES * config.replay_batch + n_step * config.batch
     return -(-moments // (config.batch * config.rollout))
@@ -235,19 +237,6 @@ def _targets(device: Device, layout: Layout, start: np.ndarray, dims: dict[str, 
     values = start.reshape(-1, CHUNK)[chunks].reshape(-1)
     arrays = {"target_params": device.upload(values), "target_chunk": device.upload(chunks)}
     return arrays | {f"target_{name}": copies.view(arrays["target_params"], name) for name in copies.offsets}
-
-
-def _names(steps: Sequence[Step]) -> set[str]:
-    """Every buffer or tensor the list touches."""
-    names: set[str] = set()
-    for step in steps:
-        if isinstance(step, Stage):
-            names.update(step.remap.get(p.name, p.name) for p in kernel(step.kernel).params if p.pointer)
-        elif isinstance(step, Matmul):
-            names.update(view.name for view in (step.a, step.b, step.out))
-        elif isinstance(step, Zero):
-            names.add(step.name)
-    return names
 
 
 def _seed(device: Device, arrays: dict[str, Any], config: RunConfig, data: PreparedData) -> None:

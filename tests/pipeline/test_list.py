@@ -11,8 +11,8 @@ from foxhunt_cli.pipeline.stage import Stage
 from foxhunt_cli.pipeline.validate import problems
 
 # What the environment reports for evaluation, baselines and people; training itself does not read all of it.
-REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated", "diag_ring",
-            "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd",
+REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated",
+            "diag_ring", "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd",
             "replay_next_lots", "replay_reward", "replay_discount"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
 PLAY_ONLY = {
@@ -47,7 +47,7 @@ SEED = {"rollout": 1, "context": "encoder", "updates": 1, "replay_batch": 16, "h
 CHOICES |= {"preset seed": SEED, "preset seed, mlp": {**SEED, "encoder": "mlp"}}
 # The executed action needs neither the stored snapshot nor the window's length.
 EXECUTED = {"replay_index", "replay_n"}
-# An encoder that knows the position gives policy and values at once; the gap only scales the temperature of all classes.
+# An encoder that knows the position gives policy and values at once; the action gap matters for all classes only.
 SEES_POSITION = {"pi_all", "v_all", "action_gap", "atom_span_before"}
 
 
@@ -59,7 +59,9 @@ def test_training_list_is_sound(choice: str, learn_critic: bool) -> None:
     assert problems(training(shape, learn_critic=learn_critic), host_reads=reads) == []
 
 
-@pytest.mark.parametrize("choice", [{"rollout": 2}, {"rollout": 2, "entry_gates": True}, SEED, {**SEED, "encoder": "mlp"}])
+@pytest.mark.parametrize(
+    "choice", [{"rollout": 2}, {"rollout": 2, "entry_gates": True}, SEED, {**SEED, "encoder": "mlp"}]
+)
 @pytest.mark.parametrize("steps", [playing, playing_by_value, following])
 def test_play_lists_are_sound(steps, choice: dict) -> None:
     found = problems(
