@@ -17,5 +17,6 @@ def judging(shape: Shape) -> list[Step]:
         Stage("gpu_gather_frd_labels"),
         *frd.forward(),
         *direction.forward(),
+        *encoding.follow_market(shape),
         Stage("gpu_advance_cursor"),
     ]

@@ -147,6 +147,20 @@ def test_recorded_equals_eager_and_two_runs_are_identical() -> None:
     assert differing(state(recorded), state(again)) == []
 
 
+def test_saved_state_goes_on_bit_for_bit() -> None:
+    whole, first, second = (seed_engine(3, *BUSY, "episode_len=32") for _ in range(3))
+    for _ in range(60):
+        whole.iterate()
+    for _ in range(25):
+        first.iterate()
+    for name, saved in state(first).items():
+        second.device.write(second.arrays[name], saved)
+    second.done = first.done
+    for _ in range(35):
+        second.iterate()
+    assert differing(state(whole), state(second)) == []
+
+
 @pytest.mark.parametrize("batch", [1, 16])
 def test_signals_live_after_a_thousand_steps(batch: int) -> None:
     _, isv = played(batch, 1000, "encoder=mlp")
