@@ -78,28 +78,27 @@ class Part:
 
 
 def run(
-    config: RunConfig, *, batches: Sequence[int], detail: bool, repeats: int, console: Terminal,
+    configs: Sequence[RunConfig], *, detail: bool, repeats: int, console: Terminal,
     copy_gbps: float | None = None, product_tflops: float | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """One table a batch size. detail: a row for each distinct operation instead of each stage.
+    """One table a configuration; they share device and data. detail: a row for each distinct operation, not stage.
 
     copy_gbps, product_tflops: the limits; measured where they are not given. Raises DataError, DeviceError.
     """
-    device, market = open_device(config), open_market(config)
+    device, market = open_device(configs[0]), open_market(configs[0])
     measured = timing.limits(device)
     limits = (copy_gbps * 1e9 if copy_gbps else measured[0], product_tflops * 1e12 if product_tflops else measured[1])
     tables = []
-    for batch in batches:
-        sized = RunConfig.model_validate(config.model_dump() | {"batch": batch})
-        console.note(f"bench: B = {batch}")
-        engine = open_engine(device, sized, market, console)
-        tables.append({"B": batch, "T": config.rollout, "R": config.replay_batch, "encoder": config.encoder}
-                      | measure(engine, sized, limits, detail=detail, repeats=repeats))  # fmt: skip
-        del engine
+    for config in configs:
+        console.note(f"bench: B = {config.batch}")
+        engine = open_engine(device, config, market, console)
+        sizes = {"B": config.batch, "T": config.rollout, "R": config.replay_batch, "encoder": config.encoder}
+        tables.append(sizes | measure(engine, config, limits, detail=detail, repeats=repeats))
+        del engine  # before the next one takes its memory
     return {
         "device": device.name,
         "precision": getattr(device, "precision", "fp32"),
-        "preset": config.preset,
+        "preset": configs[0].preset,
         "copy GB/s": limits[0] / 1e9,
         "product TFLOP/s": limits[1] / 1e12,
         "repeats": repeats,

@@ -32,7 +32,7 @@ def run(
 ) -> dict[str, Any]:  # fmt: skip
     """``rows``: a row for each capacity and buffer, microseconds a round, medians of repeats with their spread.
 
-    A peer that is not installed has no row; ``missing`` names it.
+    A peer that cannot be used here has no row; ``missing`` says why.
 
     Raises ConfigError for a capacity that is no power of two or too small for ``rows``.
     """
@@ -42,7 +42,7 @@ def run(
         except ValueError as error:
             raise ConfigError(f"--capacity: {error}") from None
     selected = select(device).device
-    absent = [name for name in peers if replay_peers.missing(name)]
+    absent = {name: "not installed" for name in peers if replay_peers.missing(name)}
     present = [name for name in peers if name not in absent]
     share = seconds / (len(capacities) * (1 + len(present)))
     measured = []
@@ -50,7 +50,11 @@ def run(
         ours = _ours(selected, capacity, rows)
         measured.append({"capacity": capacity, "buffer": "foxhunt", **_measure(ours, share)})
         for name in present:
-            peer = replay_peers.make(name, capacity, rows)
+            try:
+                peer = replay_peers.make(name, capacity, rows)
+            except (ImportError, RuntimeError) as error:  # its own build does not fit what is installed beside it
+                absent[name] = f"cannot be used here: {error}"
+                continue
             measured.append({"capacity": capacity, "buffer": name, **_measure(peer, share)})
     return {
         "device": selected.name,

@@ -90,7 +90,7 @@ def replay(found: dict[str, Any]) -> list[Block]:
     return [
         f"{found['device']}; a round: {found['one round']}; medians of {found['repeats']}",
         Columns(("capacity", "buffer", "us a round", "low", "high"), rows, ("buffer",)),
-        *([f"not installed: {', '.join(found['missing'])}"] if found["missing"] else []),
+        *(f"{name}: {why}" for name, why in found["missing"].items()),
     ]
 
 

@@ -108,11 +108,11 @@ def kernels(
     sizes = [int(text) if text.strip().isdecimal() else 0 for text in batches.split(",")]
     if min(sizes) < 1:
         raise typer.BadParameter(f"--batch: expected whole numbers from 1 on, with commas, got '{batches}'")
-    named = {"device": device, "batch": sizes[0], "rollout": rollout, "encoder": encoder, "preset": preset}
+    named = {"device": device, "rollout": rollout, "encoder": encoder, "preset": preset}
     terminal = Terminal()
     found = run(
-        _configurer(sets, **named)([]), batches=sizes, detail=stages, repeats=repeats, console=terminal,
-        copy_gbps=copy_gbps, product_tflops=product_tflops,
+        [_configurer(sets, **named, batch=size)([]) for size in sizes], detail=stages, repeats=repeats,
+        console=terminal, copy_gbps=copy_gbps, product_tflops=product_tflops,
     )  # fmt: skip
     _report(found, text.kernels, json, terminal)
 
