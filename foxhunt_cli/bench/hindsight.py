@@ -25,6 +25,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "path-forward": ("hindsight=path", "isv.n_step=8", "hindsight_directions=forward"),
     "path-off": ("hindsight=path", "isv.n_step=8", "hindsight_directions=off"),
 }
+BASES = ("none3", "none8")
+"""What the others are compared with: their steps over one's own."""
+_NAN = float("nan")
 FACTOR = 1.3
 """Default threshold, in multiples of the flow rule's held-out PnL."""
 
@@ -53,6 +56,10 @@ def run(
         for policy in (AGENT, CRITIC)
         for kind in kinds
     ]
+    for row in rows:
+        for kind in BASES:
+            base = next((r["steps"] for r in rows if (r["policy"], r["hindsight"]) == (row["policy"], kind)), _NAN)
+            row[f"x {kind}"] = base / row["steps"]
     return {
         "threshold": threshold,
         "rule": f"{rule}, held in {IN_A_ROW} evaluations in a row",

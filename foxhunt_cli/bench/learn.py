@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.bench.curves import IN_A_ROW, Curve, Grower, holds, middle
+from foxhunt_cli.bench.curves import Curve, Grower, holds, middle
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.plots import ACCENT, DPI, FAINT, INK, SECOND, STYLE
@@ -24,7 +24,10 @@ def run(
     configure: Callable[[Sequence[str]], RunConfig], grower: Grower, *,
     markets: Sequence[str], presets: Sequence[str], encoders: Sequence[str], seeds: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """A row for each market, preset and encoder, medians over the seeds. configure: as in ``hindsight.run``."""
+    """A row for each market, preset and encoder, medians over the seeds. configure: as in ``hindsight.run``.
+
+    steps: until the policy holds the flow rule's PnL (``curves.holds``), among the seeds that do.
+    """
     rows = []
     for market in markets:
         for preset in presets:
@@ -48,9 +51,7 @@ def _row(labels: dict[str, str], curves: Sequence[Curve]) -> dict[str, Any]:
         "trades": middle([curve.last(AGENT, "trades") for curve in curves]),
         "win rate": middle([curve.last(AGENT, "win rate") for curve in curves]),
         "exit capture": middle([curve.last(AGENT, "exit capture") for curve in curves]),
-        f"steps to hold flow x {IN_A_ROW}": middle(
-            [curve.steps[i] for curve, i in zip(curves, at, strict=True) if i is not None]
-        ),
+        "steps": middle([curve.steps[i] for curve, i in zip(curves, at, strict=True) if i is not None]),
         "held": sum(i is not None for i in at),
         "of": len(curves),
         "seconds": middle([curve.seconds[-1] for curve in curves]),

@@ -99,12 +99,16 @@ def hindsight(found: dict[str, Any]) -> list[Block]:
     rows = []
     for r in found["rows"]:
         middle = (figure(r[name]) for name in ("steps", "updates", "seconds"))
-        ends = (figure(r["final"], 1), figure(r["exit capture"], 2))
+        ends = (*(figure(r[name], 1) for name in ("x none3", "x none8", "final")), figure(r["exit capture"], 2))
         rows.append((f"{r['policy']}, {r['hindsight']}", f"{r['held']} of {r['of']}", *middle, *ends))
     return [
         f"threshold {found['threshold']:,.1f}: {found['rule']} (flow {found['flow']:,.1f})",
-        Columns(("policy, hindsight", "held", "steps", "updates", "seconds", "final PnL", "capture"), rows),
-        "medians over the seeds that held it; final PnL: net USD / 1,000 steps, over all seeds",
+        Columns(
+            ("policy, hindsight", "held", "steps", "updates", "seconds", "x none3", "x none8", "final", "capture"),
+            rows,
+            spare=("updates", "capture"),
+        ),
+        "medians over the seeds that held it; x: that kind's steps over these; final: net USD / 1,000 steps, all seeds",
     ]
 
 
@@ -113,11 +117,24 @@ def learn(found: dict[str, Any]) -> list[Block]:
     rows = []
     for r in found["rows"]:
         nets = (figure(r[name], 1) for name in ("agent", "critic", "flow"))
+        held = f"{figure(r['steps'])} ({r['held']} of {r['of']})"
         rest = (figure(r["trades"]), figure(r["win rate"], 2), figure(r["exit capture"], 2), figure(r["seconds"]))
-        rows.append((f"{r['market']}, {r['preset']}, {r['encoder']}", *nets, *rest))
+        rows.append((f"{r['market']}, {r['preset']}, {r['encoder']}", *nets, held, *rest))
     return [
         Columns(
-            ("market, preset, encoder", "agent", "critic", "flow", "trades", "win rate", "capture", "seconds"), rows
+            (
+                "market, preset, encoder",
+                "agent",
+                "critic",
+                "flow",
+                "holds flow",
+                "trades",
+                "win rate",
+                "capture",
+                "seconds",
+            ),
+            rows,
+            spare=("trades", "capture"),
         ),
         f"net USD / 1,000 steps at the end; medians over {found['seeds']} seed{'s' if found['seeds'] > 1 else ''}",
     ]
