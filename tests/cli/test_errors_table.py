@@ -110,7 +110,7 @@ TABLE = [
     ("train --device cpu --set synthetic.snapshots=20000 --set runs_dir=file", blocked, 6, ["file", "runs_dir"]),
     ("oracle --case nosuchcase", nothing, 2, ["no case has 'nosuchcase'"]),
     ("oracle --precision fp16", nothing, 2, ["fp32 or tf32", "'fp16'"]),
-    ("bench throughput --seconds 0", nothing, 2, ["--seconds: expected 0.1 or more", "got 0"]),
+    ("bench throughput --seconds 0", nothing, 2, ["--seconds", "0.1"]),
     ("bench throughput -b 0", nothing, 2, ["--batch", "got 0"]),
     ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
     ("data info words.csv", text_files, 5, ["words.csv"]),
