@@ -40,6 +40,19 @@ DRIVES: dict[str, Drive] = {
     "PER_ALPHA": Drive("TD_KURTOSIS_EMA", 3.0, 10.0, -1),
     "REWARD_SCALE": Drive("MEAN_ABS_PNL_EMA", 1.0, 1.0, +1),
     "Q_DISTILL_LAMBDA": Drive("Q_DISTILL_KL_EMA", "Q_DISTILL_KL_TARGET", "Q_DISTILL_KL_TARGET", -1),
+    "Q_DISTILL_TEMPERATURE": Drive("ACTION_ENTROPY_EMA", "ENTROPY_TARGET_FRAC", "ENTROPY_TARGET_FRAC", +1, ENTROPY_MAX),
+    # Bounds 1 and 20 over the margin of 1.5.
+    "REWARD_CLAMP_WIN": Drive("POS_SCALED_MAX_EMA", 1 / 1.5, 20 / 1.5, -1),
+    # Gates relax below half the target share of closing rows and tighten above twice it; lambda relaxes last.
+    **dict.fromkeys(
+        ("CONF_GATE_THRESHOLD", "FRD_GATE_THR_LONG", "FRD_GATE_THR_SHORT"), Drive("DONES_EMA", 0.01, 0.04, -1)
+    ),
+    "CONF_GATE_LAMBDA": Drive("DONES_EMA", "GATE_TARGET_DONES", "GATE_TARGET_DONES", -1, 0.5),
+}
+# What holds a controller that only grows where it is: nothing has asked for more.
+ONLY_GROWS = {
+    "C51_V_MAX": "only grows, and no reward or target has left it",
+    "C51_V_MIN": "only grows, and no reward or target has left it",
 }
 BY_DESIGN = {"PER_BETA": "annealed to 1 by the end of the run", "N_STEP": "constant in a run"}
 
@@ -72,6 +85,8 @@ def _state(slot: Slot, summary: Summary, kernels: Collection[str] | None) -> Sta
         return State(slot, "moves", f"{series.first:g} -> {series.last:g}")
     if _waits(slot, summary):
         return State(slot, "waiting", f"{series.last:g}: its input has seen nothing yet")
+    if slot.name in ONLY_GROWS:
+        return State(slot, "waiting", f"{series.last:g}: {ONLY_GROWS[slot.name]}")
     return State(slot, "dead", f"{series.last:g} throughout, although its input is live and it is at no bound")
 
 
