@@ -30,7 +30,8 @@ def run(
     device: str = "auto", *, rows: int = 256, capacities: Sequence[int] = CAPACITIES, seconds: float = 10.0,
     peers: Sequence[str] = replay_peers.PACKAGES,
 ) -> dict[str, Any]:  # fmt: skip
-    """``rows``: a row for each capacity and buffer, microseconds a round, medians of repeats with their spread.
+    """``rows``: a row for each capacity and buffer, microseconds a round, medians of repeats with their spread,
+    and the ratio to ours.
 
     A peer that cannot be used here has no row; ``missing`` says why.
 
@@ -43,19 +44,16 @@ def run(
             raise ConfigError(f"--capacity: {error}") from None
     selected = select(device).device
     absent = {name: "not installed" for name in peers if replay_peers.missing(name)}
-    present = [name for name in peers if name not in absent]
-    share = seconds / (len(capacities) * (1 + len(present)))
     measured = []
     for capacity in capacities:
-        ours = _ours(selected, capacity, rows)
-        measured.append({"capacity": capacity, "buffer": "foxhunt", **_measure(ours, share)})
-        for name in present:
-            try:
-                peer = replay_peers.make(name, capacity, rows)
-            except (ImportError, RuntimeError) as error:  # its own build does not fit what is installed beside it
-                absent[name] = f"cannot be used here: {error}"
-                continue
-            measured.append({"capacity": capacity, "buffer": name, **_measure(peer, share)})
+        rounds = {"foxhunt": _ours(selected, capacity, rows)}
+        for name in peers:
+            if name not in absent:
+                try:
+                    rounds[name] = replay_peers.make(name, capacity, rows)
+                except (ImportError, RuntimeError) as error:  # its own build does not fit what is installed beside it
+                    absent[name] = f"cannot be used here: {error}"
+        measured += [{"capacity": capacity, **row} for row in _measure(rounds, seconds / len(capacities))]
     return {
         "device": selected.name,
         "one round": f"push {rows}, sample {rows} with all fields and weights, update {rows} priorities",
@@ -84,17 +82,31 @@ def _ours(device: Device, capacity: int, rows: int) -> Callable[[], None]:
     return round_
 
 
-def _measure(round_: Callable[[], None], seconds: float) -> dict[str, float]:
-    for _ in range(_WARM_UP):
-        round_()
-    started = time.perf_counter()
-    round_()
-    once = time.perf_counter() - started
-    count = max(1, int(seconds / _REPEATS / once))
-    measured = []
-    for _ in range(_REPEATS):
-        started = time.perf_counter()
-        for _ in range(count):
+def _measure(rounds: dict[str, Callable[[], None]], seconds: float) -> list[dict[str, Any]]:
+    """Each buffer's share of ``seconds`` in repeats, the buffers in turn: what else the machine does meets them alike.
+
+    ratio: to the first buffer, median over repeats.
+    """
+    counts = {}
+    for name, round_ in rounds.items():
+        for _ in range(_WARM_UP):
             round_()
-        measured.append((time.perf_counter() - started) / count * 1e6)
-    return {"us": statistics.median(measured), "us_low": min(measured), "us_high": max(measured)}
+        counts[name] = max(1, int(seconds / len(rounds) / _REPEATS / _once(round_, 1)))
+    times = {name: [] for name in rounds}
+    for _ in range(_REPEATS):
+        for name, round_ in rounds.items():
+            times[name].append(_once(round_, counts[name]) * 1e6)
+    first = next(iter(times.values()))
+    return [
+        {"buffer": name, "us": statistics.median(own), "us_low": min(own), "us_high": max(own)}
+        | {"ratio": statistics.median(a / b for a, b in zip(own, first, strict=True))}
+        for name, own in times.items()
+    ]
+
+
+def _once(round_: Callable[[], None], count: int) -> float:
+    """Seconds a round, over ``count`` of them."""
+    started = time.perf_counter()
+    for _ in range(count):
+        round_()
+    return (time.perf_counter() - started) / count

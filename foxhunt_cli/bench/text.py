@@ -84,12 +84,17 @@ def stages(found: dict[str, Any], *, short: bool = False) -> list[Block]:
 def replay(found: dict[str, Any]) -> list[Block]:
     """A row for each capacity and buffer."""
     rows = [
-        (f"{r['capacity']:,}", r["buffer"], *(figure(r[name]) for name in ("us", "us_low", "us_high")))
+        (
+            f"{r['capacity']:,}",
+            r["buffer"],
+            *(figure(r[name]) for name in ("us", "us_low", "us_high")),
+            f"{r['ratio']:.2f}",
+        )
         for r in found["rows"]
     ]
     return [
         f"{found['device']}; a round: {found['one round']}; medians of {found['repeats']}",
-        Columns(("capacity", "buffer", "us a round", "low", "high"), rows, ("buffer",)),
+        Columns(("capacity", "buffer", "us a round", "low", "high", "x ours"), rows, ("buffer",)),
         *(f"{name}: {why}" for name, why in found["missing"].items()),
     ]
 
