@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
 
 
+# What decides how a policy and a critic play: weights, their target copies (the critic's encoder), and the ISV.
+PLAYED = ("params", "target_params", "isv")
+
+
 def evaluate_run(run: Path, terminal: Terminal, device: str = "auto") -> Evaluation:
     """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError."""
     manifest = run_dir.read_manifest(run)
@@ -26,5 +30,5 @@ def evaluate_run(run: Path, terminal: Terminal, device: str = "auto") -> Evaluat
         )
     if work.evaluator is None:
         raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")
-    checkpoint.restore(work.engine, saved, ["params", "isv"])
+    checkpoint.restore(work.engine, saved, [name for name in PLAYED if name in work.engine.arrays])
     return work.evaluator.all_policies()

@@ -71,9 +71,13 @@ def test_log_every_keeps_whole_records(trained: Path) -> None:
 
 
 def test_eval_repeats_the_figures_of_the_run(trained: Path) -> None:
-    done = foxhunt("eval", "runs/one", "--device", "cpu", "--json", cwd=trained)
+    """Long enough for the critic and its target copies to have moved away from where they started."""
+    length = ["--steps", "480", "--replay-batch", "32", "--encoder", "mlp", "--set", "isv.p_min=0.05"]
+    foxhunt("train", *SMALL, *length, "--set", "isv.target_tau=0.05", "--name", "judged", cwd=trained)
+    done = foxhunt("eval", "runs/judged", "--device", "cpu", "--json", cwd=trained)
     assert done.returncode == 0, done.stderr
-    final = json.loads((trained / "runs/one/eval/final.json").read_text())
+    final = json.loads((trained / "runs/judged/eval/final.json").read_text())
+    assert final["policies"]["critic"]["trades"] > 0
     assert json.loads(done.stdout)["policies"] == final["policies"]
 
 
