@@ -121,7 +121,8 @@ def _agree(chosen: dict[str, list[Case]], device: str, precision: str, terminal:
     if json:
         terminal.json({"device": selection.device.describe(), "kernels": [vars(s) for s in scores]})
         return
-    terminal.show(f"{'kernel':<34} {'launches':>8} {'values':>10} {'differ':>9} {'max abs':>9} {'relative':>9} integers")
+    heading = f"{'launches':>8} {'values':>10} {'differ':>9} {'max abs':>9} {'relative':>9} integers"
+    terminal.show(f"{'kernel':<34} {heading}")
     for s in scores:
         figures = f"{s.launches:>8} {s.values:>10,} {s.bits_differ:>9,} {s.max_abs:>9.2g} {s.max_relative:>9.2g}"
         terminal.show(f"{s.kernel:<34} {figures} {s.integers_differ:>8}")
