@@ -31,7 +31,8 @@ extern "C" __global__ void gae_advantage(const float* reward, const unsigned cha
 // rl_advantage_statistics: mean and standard deviation of the advantages that the surrogate uses.
 // launch: blocks 1, block 128
 // One block, fixed order. advantage [rows]; overridden [rows]; moments [3] = mean, 1 / std, rows counted.
-// mask_overridden != 0 leaves out rows whose executed action the policy did not choose. No row at all: 0, 0, 0.
+// mask_overridden != 0 leaves out rows whose executed action the policy did not choose. No row at all: 0, 0, 0. One row
+// has no spread to be measured by: 0, 1, 1, its advantage is used as it is.
 // Slots written: ADV_ABS_MEAN.
 extern "C" __global__ void rl_advantage_statistics(const float* advantage, const unsigned char* overridden,
                                                    float* moments, float* isv, int rows, int mask_overridden) {
@@ -55,8 +56,8 @@ extern "C" __global__ void rl_advantage_statistics(const float* advantage, const
     }
     const float std = sqrtf(block_sum(square, scratch) / floor_count);
     if (threadIdx.x == 0) {
-        moments[0] = mean;
-        moments[1] = count > 0.0f ? 1.0f / (std + ADVANTAGE_STD_FLOOR) : 0.0f;
+        moments[0] = count > 1.0f ? mean : 0.0f;
+        moments[1] = count > 1.0f ? 1.0f / (std + ADVANTAGE_STD_FLOOR) : count;
         moments[2] = count;
         isv[ISV_ADV_ABS_MEAN] = magnitude;
     }

@@ -145,6 +145,10 @@ def advantage_statistics_leave_masked_rows_out(t: Trial) -> None:
     t.close("mean |A|", np.abs(kept).mean(), out["isv"][number("ADV_ABS_MEAN")], 5e-6)
     none = t.run("rl_advantage_statistics", {**base, "overridden": np.ones(700, np.uint8)}, rows=700, mask_overridden=1)
     t.equal("all masked", 0, none["moments"])
+    alone = np.ones(700, np.uint8)
+    alone[5] = 0
+    one = t.run("rl_advantage_statistics", {**base, "overridden": alone}, rows=700, mask_overridden=1)
+    t.equal("one row: as it is", [0, 1, 1], one["moments"])
 
 
 def surrogate_case(seed: int, rows: int = 64) -> dict[str, np.ndarray]:
