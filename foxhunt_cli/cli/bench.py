@@ -23,6 +23,7 @@ Batch = Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")]
 Rollout = Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")]
 Encoder = Annotated[str | None, typer.Option("--encoder", help="full or mlp.")]
 Preset = Annotated[str | None, typer.Option("--preset", help="foxhunt or seed.")]
+Context = Annotated[str | None, typer.Option("--context", help="heads or encoder.")]
 Sets = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
 ]
@@ -53,6 +54,7 @@ def throughput(
     rollout: Rollout = None,
     encoder: Encoder = None,
     preset: Preset = None,
+    context: Context = None,
     sets: Sets = None,
     no_graph: Annotated[bool, typer.Option("--no-graph", help="Run kernel by kernel, without a graph.")] = False,
     stages: Annotated[bool, typer.Option("--stages", help="Also the time of each stage of the iteration.")] = False,
@@ -71,6 +73,7 @@ def throughput(
     from foxhunt_cli.cli.console import Terminal
 
     named = {"device": device, "batch": batch, "encoder": encoder, "rollout": rollout, "preset": preset}
+    named["context"] = context
     terminal = Terminal()
     config = _configurer(sets, **named, graph=not no_graph)([])
     _report(run(config, seconds=seconds, console=terminal, stages=stages), text.throughput, json, terminal)
