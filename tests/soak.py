@@ -19,8 +19,9 @@ import numpy as np
 from foxhunt_cli.diag.reader import RunLog
 from foxhunt_cli.train.resume import newest_sound
 
-SIZES = ["--encoder", "mlp", "--updates", "1", "--eval-every", "0", "--set", "holdout=0"]
-SIZES += ["--set", "synthetic.snapshots=200000", "--set", "log_every=8"]
+LOG_EVERY, ROLLOUT = 8, 16
+SIZES = ["--encoder", "mlp", "--updates", "1", "--rollout", str(ROLLOUT), "--eval-every", "0", "--set", "holdout=0"]
+SIZES += ["--set", "synthetic.snapshots=200000", "--set", f"log_every={LOG_EVERY}"]
 GROWTH_MB = 16.0  # what a piece may grow after its first third, and pieces between them
 
 
@@ -78,21 +79,18 @@ def state_problems(run: Path) -> tuple[list[str], dict[str, float]]:
     return problems, {"drift": drift, "leaves": int((tree[capacity:] > 0).sum())}
 
 
-def log_problems(run: Path, steps: int) -> list[str]:
-    """What is wrong with the log up to ``steps``: lines missing, torn or with numbers that are not finite."""
-    log, at, problems, every = RunLog(run), 0, [], None
+def log_problems(run: Path, ends: list[int]) -> list[str]:
+    """What is wrong with the log after pieces that ended at steps ``ends``: lines lost, torn or not finite."""
+    due = sorted({*range(LOG_EVERY, ends[-1] // ROLLOUT + 1, LOG_EVERY), *(end // ROLLOUT for end in ends)})
+    log, problems, iterations = RunLog(run), [], []
     for record in log:
-        iteration = record["iteration"]
-        every = every or iteration
-        if iteration - at != every and record["step"] < steps and iteration % every:
-            problems.append(f"iteration {iteration} follows {at}")
-        at = iteration
+        iterations.append(record["iteration"])
         if record["nonfinite"]:
-            problems.append(f"iteration {iteration}: not finite: {', '.join(record['nonfinite'])}")
+            problems.append(f"iteration {iterations[-1]}: not finite: {', '.join(record['nonfinite'])}")
+    if iterations != due:
+        problems.append(f"{len(iterations):,} lines where {len(due):,} were due, or in another order")
     if log.torn_bytes:
         problems.append(f"{log.torn_bytes} bytes of a torn line")
-    if at == 0 or record["step"] != steps:
-        problems.append(f"the log ends before step {steps:,}")
     return problems[:5]
 
 
@@ -111,7 +109,7 @@ def main() -> int:
     for number in range(1, options.pieces + 1):
         samples = piece(folder, each * number, options.options)
         problems, tree = state_problems(run)
-        problems += log_problems(run, each * number)
+        problems += log_problems(run, [each * n for n in range(1, number + 1)])
         grown, highest = growth(samples), max(samples)
         if number > 1 and grown > GROWTH_MB:  # in the first piece the replay fills pages that were never touched
             problems.append(f"memory grew by {grown:.1f} MB")

@@ -22,6 +22,8 @@ from pydantic import BaseModel, ValidationError
 
 from foxhunt_cli.config.run import RunConfig
 
+DEPTH_MAX = 8  # of tables within tables; the configuration needs three
+
 
 class ConfigError(ValueError):
     """A configuration cannot be used; the message names source, key, expected and got."""
@@ -61,7 +63,7 @@ def parse_set(text: str) -> Setting:
         raise ConfigError(f"--set {text}: expected KEY=VALUE, e.g. --set batch=32 or --set isv.lr_pi=0.001")
     try:
         value = tomllib.loads(f"value = {raw}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # wrong TOML, a number of thousands of digits, lists within lists
         if raw[0] in "[{\"'":
             raise ConfigError(f"--set {text}: '{raw}' is neither a TOML value nor a bare word") from None
         value = {"value": raw}
@@ -79,8 +81,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: expected a TOML text file in UTF-8, got other bytes") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # wrong TOML, or a number of thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: tables or lists are nested too deeply") from None
 
 
 def _seeds_table(path: Path) -> dict[str, Any]:
@@ -93,6 +97,8 @@ def _seeds_table(path: Path) -> dict[str, Any]:
 
 
 def _flatten(tree: Mapping[str, Any], prefix: str, origin: str) -> Iterator[Setting]:
+    if prefix.count(".") > DEPTH_MAX:
+        raise ConfigError(f"{origin}: {prefix[:40]}...: tables are nested too deeply, at most {DEPTH_MAX} are meant")
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from _flatten(value, f"{prefix}{key}.", origin)

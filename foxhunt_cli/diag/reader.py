@@ -59,6 +59,13 @@ class RunLog:
             raise self._corrupt(number, f"not JSON ({error.msg} at column {error.colno})") from None
         if not isinstance(record, dict):
             raise self._corrupt(number, f"expected one JSON object, got a {type(record).__name__}")
+        for name in ("step", "iteration"):
+            value = record.get(name, 0)
+            if value is not None and (type(value) is not int or not 0 <= value < 2**63):
+                raise self._corrupt(number, f"'{name}': expected a whole number, got {str(value)[:40]}")
+        named = record.get("nonfinite")
+        if named is not None and not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
+            raise self._corrupt(number, f"'nonfinite': expected a list of names, got {str(named)[:40]}")
         return record
 
     def _corrupt(self, number: int, problem: str) -> RunLogError:

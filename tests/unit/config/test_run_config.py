@@ -75,7 +75,7 @@ def test_set_refuses_what_is_not_one_key_and_one_value(text):
         (["latency_steps=17"], r"latency_steps should be less than or equal to 16, got 17"),
         (["lot_limit=9"], r"lot_limit should be less than or equal to 8, got 9"),
         (["holdout=nan"], r"holdout should be .*, got nan"),
-        (["encoder=mamba"], r"encoder should be 'mlp', got 'mamba'"),
+        (["encoder=mamba"], r"encoder should be 'full' or 'mlp', got 'mamba'"),
         (["reward=pnl"], r"reward should be 'mark_to_market' or 'realised', got 'pnl'"),
         (["device=gpu"], r"device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["name=../x"], r"name: expected 1 to 100 letters"),
