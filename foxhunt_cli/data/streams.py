@@ -12,6 +12,7 @@ from foxhunt_cli.data.errors import DataError, file_error
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
+_SLICE = 1 << 11  # compressed bytes at a time: zstd makes up to 32,000 times as many of them, so 64 MB at most
 
 
 class ByteStream(io.RawIOBase):
@@ -25,6 +26,7 @@ class ByteStream(io.RawIOBase):
         self.path = path
         self.truncated = False
         self._data = memoryview(b"")
+        self._packed = memoryview(b"")
         self._at = 0
         self._started = False
         try:
@@ -61,20 +63,24 @@ class ByteStream(io.RawIOBase):
     def _more(self) -> bytes:
         """The next decompressed bytes; empty at the end of the file."""
         while True:
-            try:
-                chunk = self._file.read(_CHUNK)
-            except OSError as error:
-                raise file_error(self.path, "read", error) from error
-            if not self.compressed:
-                return chunk
-            if not chunk:
-                self.truncated = self._started and not self._frame.eof
-                return b""
+            chunk, self._packed = self._packed[:_SLICE], self._packed[_SLICE:]
+            if not len(chunk):
+                try:
+                    read = self._file.read(_CHUNK)
+                except OSError as error:
+                    raise file_error(self.path, "read", error) from error
+                if not self.compressed:
+                    return read
+                if not read:
+                    self.truncated = self._started and not self._frame.eof
+                    return b""
+                self._packed = memoryview(read)
+                continue
             data = self._decompress(chunk)
             if data:
                 return data
 
-    def _decompress(self, chunk: bytes) -> bytes:
+    def _decompress(self, chunk: bytes | memoryview) -> bytes:
         out = []
         while chunk:
             if self._frame.eof:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import numpy as np
 import pytest
 import zstandard
@@ -90,3 +92,51 @@ def test_noise_of_every_name(tmp_path, content, lead, name):
     path = tmp_path / name
     path.write_bytes(lead + content)
     check(path)
+
+
+LOBSTER = ("AAPL_2012-06-21_34200000_57600000_message_2.csv", "AAPL_2012-06-21_34200000_57600000_orderbook_2.csv")
+LOBSTER_LINES = [
+    (
+        f"{34200.0 + k / 7:.9f},{1 + k % 5},{k},{10 + k},{5853300 + 100 * (k % 3)},{-1 + 2 * (k % 2)}\n",
+        f"{5853400 + 100 * (k % 3)},5,5853300,{6 + k % 4},5853900,7,-9999999999,0\n",
+    )
+    for k in range(40)
+]
+CELLS = st.sampled_from(["", "x", "-1", "9" * 30, "1e9"])
+
+
+@given(which=st.integers(0, 1), damage=DAMAGE, keep=st.floats(0, 1), cell=CELLS)
+@FUZZ
+def test_a_damaged_lobster_pair(tmp_path, which, damage, keep, cell):
+    contents = [bytearray("".join(column).encode()) for column in zip(*LOBSTER_LINES, strict=True)]
+    content = contents[which]
+    for place, bit in damage:
+        content[int(place * len(content))] ^= 1 << bit
+    if keep < 0.4:
+        del content[int(2.5 * keep * len(content)) :]
+    elif keep < 0.7:
+        at = content.rfind(b",", 0, int(keep * len(content)))
+        content[at + 1 : at + 3] = cell.encode()
+    for name, bytes_ in zip(LOBSTER, contents, strict=True):
+        (tmp_path / name).write_bytes(bytes_)
+    try:
+        data = load(tmp_path / LOBSTER[0], allow_dirty=True)
+    except DataError as error:
+        assert "AAPL_2012-06-21" in str(error)
+        return
+    assert len(data.records) >= 1 and (data.records["bid_px"][:, 0] < data.records["ask_px"][:, 0]).all()
+
+
+@pytest.mark.parametrize("lead", [header() + bytes(message(0)), header(), b"DBN\x03\xff\xff\xff\x7f", b"a,b\n1,2\n"])
+def test_a_file_that_unpacks_to_gigabytes_is_refused_in_little_memory(tmp_path, lead):
+    """2 GB of zeros behind a good start are 64 kB of zstd."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    zeros = bytes(1 << 24)
+    content = packer.compress(lead) + b"".join(packer.compress(zeros) for _ in range(128)) + packer.flush()
+    path = tmp_path / "es.dbn.zst"
+    path.write_bytes(content)
+    assert len(content) < 1 << 17
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(DataError, match="es.dbn.zst"):
+        load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, "kilobytes"
