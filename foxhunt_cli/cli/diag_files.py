@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from foxhunt_cli.cli.diag_run import tell_torn
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or its run.jsonl.")]
 
 
@@ -39,7 +41,9 @@ def plot(
         raise typer.BadParameter(f"--output: expected a name that ends in .png, .svg or .html, got '{output}'")
     picture = draw(summary, "svg" if form == "svg" else "png")
     write_file(output, page(summary, picture).encode() if form == "html" else picture)
-    Terminal().show(str(output))
+    terminal = Terminal()
+    tell_torn(terminal, summary.path)
+    terminal.show(str(output))
 
 
 def export(
@@ -72,4 +76,6 @@ def export(
     except KeyError as error:
         raise typer.BadParameter(f"FIELD: {error.args[0]}") from None
     write(columns, output)
-    Terminal().show(f"{output}: {len(columns['step']):,} lines, {len(columns):,} columns")
+    terminal = Terminal()
+    tell_torn(terminal, source)
+    terminal.show(f"{output}: {len(columns['step']):,} lines, {len(columns):,} columns")

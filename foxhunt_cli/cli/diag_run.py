@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from foxhunt_cli.cli.console import Terminal
+
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory or its run.jsonl.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+
+
+def tell_torn(terminal: Terminal, *sources: Path) -> None:
+    """A line on stderr for each log whose last line is torn (summarize and check say it among their results)."""
+    from foxhunt_cli.diag.reader import torn_note
+
+    for note in filter(None, map(torn_note, sources)):
+        terminal.note(note)
 
 
 def summarize(source: Run, json: JSON = False) -> None:
@@ -102,6 +113,7 @@ def compare(
     if len(sources) < 2:
         raise typer.BadParameter(f"RUN: expected two or more runs, got {len(sources)}")
     terminal, runs = Terminal(), load(sources)
+    tell_torn(terminal, *sources)
     figures, settings = list(rows(runs)), differences(runs)
     if json:
         terminal.json(

@@ -7,6 +7,7 @@ whole line.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,19 @@ class RunLog:
     def _corrupt(self, number: int, problem: str) -> RunLogError:
         remedy = f"keep the lines before it with 'head -n {number - 1}'" if number > 1 else "is this a run.jsonl?"
         return RunLogError(f"{self.path} line {number}: {problem}; {remedy}")
+
+
+def torn_note(source: Path) -> str | None:
+    """What to tell of a torn last line; None where the last line is whole. Reads no more than a line."""
+    path = RunLog(source).path
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - LINE_MAX))
+        tail = file.read().rpartition(b"\n")[2]
+    try:
+        orjson.loads(tail or b"null")
+    except orjson.JSONDecodeError:
+        return f"{path}: the last line is torn ({len(tail):,} bytes) and was left out"
+    return None
 
 
 def flatten(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
