@@ -69,9 +69,7 @@ def train(
         int | None, typer.Option("--updates", help="Critic updates an iteration; 0 = PPO alone [4].")
     ] = None,
     replay_batch: Annotated[int | None, typer.Option("--replay-batch", help="Rows of a critic update [256].")] = None,
-    hindsight: Annotated[
-        str | None, typer.Option("--hindsight", help="none, close, peak or path [path].")
-    ] = None,
+    hindsight: Annotated[str | None, typer.Option("--hindsight", help="none, close, peak or path [path].")] = None,
     hindsight_directions: Annotated[
         str | None, typer.Option("--hindsight-directions", help="both, backward, forward or off [both].")
     ] = None,
