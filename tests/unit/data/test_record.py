@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from foxhunt_cli.data.record import FIELDS, SNAPSHOT, mid_ticks, render_header
+from foxhunt_cli.kernels.registry import cuda_root
 
-HEADER = Path(__file__).parents[3] / "cuda_src" / "generated" / "snapshot.cuh"
+HEADER = cuda_root() / "generated" / "snapshot.cuh"
 
 
 def test_layout_is_216_bytes_with_the_agreed_offsets():
