@@ -77,10 +77,12 @@ class Run:
 def train(config: RunConfig, terminal: Terminal, resume: Path | None = None) -> RunSummary:
     """Train a new run, or continue ``resume``, and return how it ended. Raises what the CLI maps to exit statuses."""
     logged = LoggedTerminal(terminal)
-    run = _continue(resume, config, logged) if resume is not None else _start(config, logged)
-    with run.lock, run.log, StopRequest() as stop:
-        _loop(run, stop)
-        return _finish(run, stop.exit_status)
+    with StopRequest() as stop:
+        run = _continue(resume, config, logged) if resume is not None else _start(config, logged)
+        stop.starting = False
+        with run.lock, run.log:
+            _loop(run, stop)
+            return _finish(run, stop.exit_status)
 
 
 def _start(config: RunConfig, terminal: LoggedTerminal) -> Run:

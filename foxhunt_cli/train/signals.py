@@ -1,22 +1,33 @@
-"""SIGINT and SIGTERM while training: the first asks the loop to stop, a second interrupt leaves at once."""
+"""SIGINT and SIGTERM of a run: the first asks the loop to stop, a second interrupt leaves at once.
+
+While a run starts there is nothing to save: a signal leaves at once. It is remembered too, since libraries that are
+being loaded may swallow the exception; the loop then stops before its first iteration.
+"""
 
 from __future__ import annotations
 
 import signal
+import threading
 from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
 
 class StopRequest(AbstractContextManager["StopRequest"]):
-    """Inside the context, ``requested`` turns true at the first signal; ``exit_status`` is 0, 130 or 143."""
+    """Inside the context, ``requested`` turns true at the first signal; ``exit_status`` is 0, 130 or 143.
+
+    starting: true until the owner says that the run has begun.
+    """
 
     def __init__(self) -> None:
         self.requested = False
+        self.starting = True
         self.exit_status = 0
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
+        if threading.current_thread() is not threading.main_thread():
+            return self  # only the main thread may have handlers; the program that called decides there
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._handle)
         return self
@@ -26,7 +37,9 @@ class StopRequest(AbstractContextManager["StopRequest"]):
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+        again, self.requested = self.requested, True
+        self.exit_status = self.exit_status or 128 + number
+        if number == signal.SIGINT and (again or self.starting):
             raise KeyboardInterrupt
-        self.requested = True
-        self.exit_status = 128 + number
+        if self.starting:
+            raise SystemExit(self.exit_status)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from runs import SMALL, environment, lines, one_error, start, state, train, wait
 
 from foxhunt_cli.diag.reader import RunLog
 from foxhunt_cli.train import resume
+from foxhunt_cli.train.signals import StopRequest
 
 ROOT = os.geteuid() == 0
 LONG = ("--steps", "10000000", "--eval-every", "0", "--checkpoint-every", "64")
@@ -75,6 +78,37 @@ def test_an_interrupt_while_it_starts_is_no_traceback(tmp_path: Path, after_s: f
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in err, err
+
+
+def test_a_signal_while_it_starts_is_remembered_even_if_its_exception_is_swallowed() -> None:
+    with StopRequest() as stop:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        assert stop.requested and stop.exit_status == 130
+    with StopRequest() as stop, contextlib.suppress(SystemExit):
+        signal.raise_signal(signal.SIGTERM)
+    assert stop.requested and stop.exit_status == 143
+
+
+def test_once_begun_a_signal_is_a_request_and_a_second_interrupt_leaves() -> None:
+    with StopRequest() as stop:
+        stop.starting = False
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.requested and stop.exit_status == 143
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_in_another_thread_signals_stay_with_the_program_that_called() -> None:
+    def enter() -> None:
+        with StopRequest() as stop:
+            entered.append(stop.requested)
+
+    entered: list[bool] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert entered == [False]
 
 
 # Disks -------------------------------------------------------------------------------------------------------------
