@@ -7,6 +7,8 @@ dimensions: integers by name, passed to kernels as scalars and used by buffer sh
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from types import CodeType
 
 # name -> (value, meaning). Shared with CUDA through a generated header.
 STRUCTURE: dict[str, tuple[int, str]] = {
@@ -53,6 +55,15 @@ class DimensionError(ValueError):
     """An expression names a dimension that does not exist."""
 
 
+_CONSTANTS = {name: value for name, (value, _) in STRUCTURE.items()}
+
+
+@cache
+def _compiled(expression: str) -> CodeType:
+    """Code of ``expression``, every division a whole one; a list repeats the same few hundred expressions."""
+    return compile(expression.replace("/", "//").replace("////", "//"), "<dimension>", "eval")
+
+
 def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
     """Value of an integer expression over dimension names, e.g. ``"T*B"`` or ``"(N + 63) / 64"`` (floor).
 
@@ -60,9 +71,11 @@ def evaluate(expression: str | int, dims: Mapping[str, int]) -> int:
     """
     if isinstance(expression, int):
         return expression
-    names = {name: value for name, (value, _) in STRUCTURE.items()}
-    names.update(dims)
+    if expression.isdecimal():
+        return int(expression)
+    if expression in dims:
+        return int(dims[expression])
     try:
-        return int(eval(expression.replace("/", "//").replace("////", "//"), {"__builtins__": {}}, names))  # noqa: S307
+        return int(eval(_compiled(expression), {"__builtins__": {}}, {**_CONSTANTS, **dims}))  # noqa: S307
     except NameError as error:
         raise DimensionError(f"'{expression}': {error}; known: {', '.join(sorted(dims))}") from None

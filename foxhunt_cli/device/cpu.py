@@ -139,8 +139,8 @@ class CpuDevice:
 
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> CpuPlan:
         """Records ``operations``; kernels not compiled yet are compiled now. ``use_graph`` has no meaning here."""
-        contracts = [op.contract for op in operations if isinstance(op, Launch)]
-        self.compile(contracts)
+        contracts = {id(op.contract): op.contract for op in operations if isinstance(op, Launch)}.values()
+        self.compile(list(contracts))
         entries = {c: self._kernels[c.file.resolve(), c.name] for c in contracts}
         return CpuPlan(operations, entries, self._runtime.fh_run, self._settings, double=self.double)
 
