@@ -12,7 +12,6 @@ from pathlib import Path
 from foxhunt_cli.kernels.contract import ContractError, KernelContract, parse_file
 
 GENERIC_FOLDERS = ("market", "env", "gates", "nets", "replay", "hindsight", "control", "diag")
-CUDA_ONLY = "cuda_only"
 
 
 @cache

@@ -75,8 +75,6 @@ class Evaluator:
     """Plays a run's agent and the baselines over one held-out range. Arrays and plans are made once."""
 
     def __init__(self, config: RunConfig, engine: Any, market: MarketData, sigmas: np.ndarray) -> None:
-        from foxhunt_cli.train.engine import start_isv
-
         self._trained = engine
         self._market = market
         self._segments = cut_segments(market, config.rollout, config.latency_steps)
@@ -94,7 +92,6 @@ class Evaluator:
             sigmas=sigmas,
             role="held-out",
         )
-        self._start_isv = start_isv(config, self._data)
         self._engines: dict[str, Any] = {}
 
     def agent(self) -> Evaluation:

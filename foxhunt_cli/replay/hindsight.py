@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from foxhunt_cli.pipeline.stage import Stage, Step, at
 
-DIRECTIONS = ("both", "backward", "forward", "off")
 LABELS = {"close": 0, "peak": 1, "path": 2}
 """``--hindsight`` to slot HINDSIGHT_LABEL; "none" has no steps."""
 
