@@ -115,7 +115,7 @@ def measure(
     repeats: int = REPEATS,
 ) -> dict[str, Any]:
     """The whole iteration and its parts, longest first. limits None: parts have no share of it. The engine is spent."""
-    shape = shape_of_list(config)
+    shape = shape_of_list(config, engine.device)
     steps = training(shape)
     operations = build(steps, engine.arrays, engine.dims, engine.device)
     stages = stages_of(steps, shape)

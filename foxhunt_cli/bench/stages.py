@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Step
+from foxhunt_cli.pipeline.stage import Stage, Step
 from foxhunt_cli.pipeline.validate import describe, reads, writes
 
 OTHER = "other"
@@ -69,7 +70,7 @@ def stages_of(steps: Sequence[Step], shape: Shape) -> list[str]:
     found: list[str] = []
     in_replay = False
     for step in steps:
-        name = describe(step)
+        name = _first_name(step)
         in_replay = in_replay or _REPLAY.match(name) is not None
         if _SHARED.match(name) and found:
             found.append(found[-1])
@@ -82,6 +83,12 @@ def stages_of(steps: Sequence[Step], shape: Shape) -> list[str]:
         if describe(steps[index]) == "zero cfc_recurrent":
             found[index] = found[index + 1]
     return found
+
+
+def _first_name(step: Step) -> str:
+    """What the step is called; a fused kernel by the first step that it does."""
+    fused = kernel(step.kernel).fuses if isinstance(step, Stage) else ()
+    return fused[0] if fused else describe(step)
 
 
 def _encoder_stage(step: Step, name: str, second: str) -> str:

@@ -12,7 +12,8 @@ A kernel's contract is its signature plus machine-readable lines of the comment 
 ``launch`` is ``threads N`` (one thread an item; grid = ceil(N / block)) or ``blocks N`` (one block an
 item), then ``, block E`` and, where dynamic shared memory is used, ``, shared BYTES``. N, E and BYTES are
 integer expressions over dimension names. ``updates`` lists the non-const pointers that are read as well as
-written; every other non-const pointer is an output only.
+written; every other non-const pointer is an output only. ``fuses: a, b`` names the kernels whose work a fused
+kernel does; it may write the slots that they own, and its time counts where the first of them stands.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class KernelContract:
     launch: LaunchRule
     updates: frozenset[str]
     summary: str
+    fuses: tuple[str, ...] = ()
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -90,9 +92,7 @@ class KernelContract:
         return tuple(p.name for p in self.params if p.pointer and not p.const)
 
 
-_KERNEL = re.compile(
-    r'extern\s+"C"\s+__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(([^)]*)\)\s*\{', re.S
-)
+_KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__\w+__\s*\([^)]*\)\s*)*(\w+)\s*\(([^)]*)\)\s*\{', re.S)
 _LAUNCH = re.compile(r"^launch:\s*(threads|blocks)\s+(.+?),\s*block\s+(.+?)(?:,\s*shared\s+(.+?))?\s*$")
 
 
@@ -106,7 +106,7 @@ def parse_file(path: Path) -> tuple[KernelContract, ...]:
         where = f"{path}:{line}: kernel {match[1]}"
         comment = _comment_above(lines, line - 1)
         params = tuple(_parse_param(p, where) for p in _split_params(match[2]))
-        updates = _updates(comment)
+        updates = frozenset(_listed(comment, "updates:"))
         unknown = updates - {p.name for p in params if p.pointer and not p.const}
         if unknown:
             raise ContractError(
@@ -114,7 +114,14 @@ def parse_file(path: Path) -> tuple[KernelContract, ...]:
             )
         found.append(
             KernelContract(
-                match[1], path, line, params, _launch_rule(comment, where), updates, _summary(comment, match[1])
+                match[1],
+                path,
+                line,
+                params,
+                _launch_rule(comment, where),
+                updates,
+                _summary(comment, match[1]),
+                _listed(comment, "fuses:"),
             )
         )
     return tuple(found)
@@ -154,12 +161,11 @@ def _launch_rule(comment: list[str], where: str) -> LaunchRule:
     raise ContractError(f"{where}: no '// launch: threads N, block E' line in the comment above it")
 
 
-def _updates(comment: list[str]) -> frozenset[str]:
-    names: set[str] = set()
-    for line in comment:
-        if line.startswith("updates:"):
-            names.update(n.strip() for n in line[len("updates:") :].split(",") if n.strip())
-    return frozenset(names)
+def _listed(comment: list[str], key: str) -> tuple[str, ...]:
+    """Names of every line that starts with ``key``, in order."""
+    return tuple(
+        name.strip() for line in comment if line.startswith(key) for name in line[len(key) :].split(",") if name.strip()
+    )
 
 
 def _summary(comment: list[str], name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from foxhunt_cli.kernels.registry import cuda_root, kernels
+from foxhunt_cli.kernels.registry import cuda_root, gpu_kernels, kernels
 
 BEGIN = "<!-- kernel index: written by foxhunt_cli/kernels/index.py -->"
 END = "<!-- end of the kernel index -->"
@@ -17,7 +17,7 @@ def render() -> str:
     """One table a file: kernel, how it is launched, what it is for."""
     parts = []
     root = cuda_root()
-    for path, group in groupby(kernels().values(), key=lambda contract: contract.file):
+    for path, group in groupby([*kernels().values(), *gpu_kernels().values()], key=lambda contract: contract.file):
         parts.append(f"\n### {path.relative_to(root).as_posix()}\n\n| kernel | launch | purpose |\n|---|---|---|")
         for contract in group:
             rule = contract.launch

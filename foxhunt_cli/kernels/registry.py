@@ -6,12 +6,13 @@ Works from a checkout (``../cuda_src``) and from an installed wheel (``foxhunt_c
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from foxhunt_cli.kernels.contract import ContractError, KernelContract, parse_file
 
-GENERIC_FOLDERS = ("market", "env", "gates", "nets", "replay", "hindsight", "control", "diag")
+GENERIC_FOLDERS = ("market", "env", "gates", "nets", "replay", "hindsight", "control", "diag", "fused")
 
 
 @cache
@@ -27,22 +28,32 @@ def cuda_root() -> Path:
 @cache
 def kernels() -> dict[str, KernelContract]:
     """Contracts of every kernel that both devices run, by name. Raises ContractError on a name used twice."""
-    found: dict[str, KernelContract] = {}
-    for folder in GENERIC_FOLDERS:
-        for path in sorted((cuda_root() / folder).glob("*.cu")):
-            for contract in parse_file(path):
-                if contract.name in found:
-                    raise ContractError(
-                        f"{path}:{contract.line}: kernel {contract.name} also in {found[contract.name].file}"
-                    )
-                found[contract.name] = contract
-    return found
+    return _scanned(path for folder in GENERIC_FOLDERS for path in sorted((cuda_root() / folder).glob("*.cu")))
+
+
+@cache
+def gpu_kernels() -> dict[str, KernelContract]:
+    """Contracts of the fused kernels that only a GPU runs, by name; tiles of the matrix product are not among them."""
+    folder = cuda_root() / "cuda_only"
+    return _scanned(path for path in sorted(folder.glob("*.cu")) if not path.name.startswith("gemm_"))
 
 
 def kernel(name: str) -> KernelContract:
     """Contract of one kernel. Raises ContractError with the nearest name."""
-    try:
-        return kernels()[name]
-    except KeyError:
-        close = difflib.get_close_matches(name, kernels(), n=1)
-        raise ContractError(f"no kernel named '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")) from None
+    found = kernels().get(name) or gpu_kernels().get(name)
+    if found:
+        return found
+    close = difflib.get_close_matches(name, [*kernels(), *gpu_kernels()], n=1)
+    raise ContractError(f"no kernel named '{name}'" + (f"; did you mean '{close[0]}'?" if close else ""))
+
+
+def _scanned(paths: Iterable[Path]) -> dict[str, KernelContract]:
+    found: dict[str, KernelContract] = {}
+    for path in paths:
+        for contract in parse_file(path):
+            if contract.name in found:
+                raise ContractError(
+                    f"{path}:{contract.line}: kernel {contract.name} also in {found[contract.name].file}"
+                )
+            found[contract.name] = contract
+    return found

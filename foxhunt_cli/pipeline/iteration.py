@@ -1,6 +1,7 @@
 """THE ordered list: what one training iteration does, from the first kernel to the last.
 
-Read top to bottom: it is the program. Everything above it prepares, everything below it executes.
+Read top to bottom: it is the program. Everything above it prepares, everything below it executes. Where a fused kernel
+does several steps at once, ``chosen`` puts it in their place; what the steps are is said by the builders alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from foxhunt_cli.nets import frd
 from foxhunt_cli.nets import policy as policy_head
 from foxhunt_cli.pipeline import control, critic, encoding, learn, rollout
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage, Step, at
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step, at, chosen
 from foxhunt_cli.replay import hindsight
 
 
@@ -21,7 +22,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     learn_critic False: the replay still fills, the critic neither learns nor teaches (the first iterations of a run).
     """
     critic_on = shape.critic and learn_critic
-    return [
+    steps: list[Step | Fused] = [
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),
         *_environment_steps(shape, policy_head.draw(), track=shape.injects),
@@ -38,6 +39,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         Stage("rl_diag_record"),
         Stage("gpu_advance_cursor"),
     ]
+    return chosen(steps, shape.fusion)
 
 
 def playing(shape: Shape) -> list[Step]:
@@ -52,15 +54,18 @@ def playing_by_value(shape: Shape) -> list[Step]:
 
 def following(shape: Shape) -> list[Step]:
     """One iteration of a rule-based baseline: the data column ``signal`` names the wanted side of each snapshot."""
-    return [
+    steps: list[Step | Fused] = [
         *rollout.iteration_begin(),
         *_environment_steps(shape, Stage("rl_signal_action"), gates=False),
         Stage("gpu_advance_cursor"),
     ]
+    return chosen(steps, shape.fusion)
 
 
-def _played(shape: Shape, draw: Stage, values: Sequence[Step] = (), *, policy: bool, features: bool) -> list[Step]:
-    return [
+def _played(
+    shape: Shape, draw: Stage, values: Sequence[Step | Fused] = (), *, policy: bool, features: bool
+) -> list[Step]:
+    steps: list[Step | Fused] = [
         *encoding.before_steps(shape, draw_episodes=False, policy=policy, features=features),
         *values,
         *(frd.forward() if shape.entry_gates else ()),
@@ -68,6 +73,7 @@ def _played(shape: Shape, draw: Stage, values: Sequence[Step] = (), *, policy: b
         *encoding.follow_market(shape),
         Stage("gpu_advance_cursor"),
     ]
+    return chosen(steps, shape.fusion)
 
 
 def _environment_steps(

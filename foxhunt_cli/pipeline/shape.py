@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from foxhunt_cli.pipeline.stage import Fusion
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -39,6 +41,8 @@ class Shape:
     """The critic teaches the policy every position class, with a gap-scaled temperature, not the row's own alone."""
     reproject: bool = True
     """The critic's distributions stay where they were when the atom span grows."""
+    fusion: Fusion = "none"
+    """Which fused kernels stand for the steps they do at once."""
 
     @property
     def sees_position(self) -> bool:

@@ -2,12 +2,14 @@
 
 A step of the list is a kernel launch (``Stage``), a matrix product (``Matmul``) or a zero fill (``Zero``). Names are
 buffers and parameter tensors; sizes are expressions over dimension names, so a list does not depend on a run.
+Where one kernel does the work of several steps the builders say so with ``Fused``; ``chosen`` decides which one runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,35 @@ class Zero:
 
 
 Step = Stage | Matmul | Zero
+
+Fusion = Literal["none", "float32", "tf32"]
+"""Which fused kernels run: none, those that compute in float32 throughout, or those with TF32 products as well."""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """``launches`` do what ``steps`` do: every buffer that a later step reads holds the same afterwards.
+
+    tf32: the launches multiply in TF32, so they run only where products do. Buffers that only ``steps`` use are not
+    allocated where the launches run.
+    """
+
+    launches: tuple[Step, ...]
+    steps: tuple[Step | Fused, ...]
+    tf32: bool = False
+
+
+def chosen(steps: Iterable[Step | Fused], fusion: Fusion) -> list[Step]:
+    """The plain list: each ``Fused`` replaced by its launches where ``fusion`` allows them, else by its steps."""
+    plain: list[Step] = []
+    for step in steps:
+        if not isinstance(step, Fused):
+            plain.append(step)
+        elif fusion == "tf32" or (fusion == "float32" and not step.tf32):
+            plain.extend(step.launches)
+        else:
+            plain.extend(chosen(step.steps, fusion))
+    return plain
 
 
 def at(t: int) -> dict[str, str]:

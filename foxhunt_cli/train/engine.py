@@ -26,7 +26,7 @@ from foxhunt_cli.pipeline.build import build, kernels_of, names_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Step
+from foxhunt_cli.pipeline.stage import Fusion, Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import hindsight
 from foxhunt_cli.replay.capacity import check_capacity, default_capacity
@@ -34,6 +34,7 @@ from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
 PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
 N_TAU = 32
+HOPPER = 90  # compute capability 9.0
 
 # Buffers that the host fills once: random states by stream, and rows of ones.
 _RANDOM_STREAMS = {
@@ -94,8 +95,11 @@ class Engine:
         return any(int(self.device.download(fault)[1]) for fault in faults)
 
 
-def shape_of(config: RunConfig) -> Shape:
-    """What of the config decides the ordered list. Raises ValueError on a replay capacity that cannot serve B x T."""
+def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
+    """What of the config decides the ordered list; without a device the list of the CPU, where nothing is fused.
+
+    Raises ValueError on a replay capacity that cannot serve B x T.
+    """
     b, t, wanted = config.batch, config.rollout, config.replay_capacity
     capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
     return Shape(
@@ -113,7 +117,19 @@ def shape_of(config: RunConfig) -> Shape:
         plateau=config.lr_plateau,
         every_class=config.distillation == "classes",
         reproject=config.reward == "mark_to_market",
+        fusion=fusion_of(config, device),
     )
+
+
+def fusion_of(config: RunConfig, device: Device | None) -> Fusion:
+    """Fused kernels run on a GPU unless the config says no; those with TF32 products where all products are TF32.
+
+    These are written for Hopper: they share data within clusters of blocks and take more than 100 kB of shared memory.
+    """
+    if device is None or device.kind != "cuda" or not config.fused:
+        return "none"
+    tensor_cores = getattr(device, "precision", "fp32") == "tf32" and getattr(device, "capability", 0) >= HOPPER
+    return "tf32" if tensor_cores else "float32"
 
 
 def frozen_controllers(config: RunConfig) -> frozenset[str]:
@@ -166,7 +182,7 @@ def build_engine(
     extra: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column)."""
-    shape, dims = shape_of(config), dimensions(config, data)
+    shape, dims = shape_of(config, device), dimensions(config, data)
     layout, parameters = _parameters(device, config, shape, dims)
     listed = steps(shape)
     names = tuple(kernels_of(listed))
@@ -197,7 +213,7 @@ def prefill_iterations(config: RunConfig) -> int:
 
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
     """Compile every kernel of a training run in one go: preparation, training, evaluation."""
-    shape = shape_of(config)
+    shape = shape_of(config, device)
     lists = [training, playing, following, judging, *([playing_by_value] if shape.critic else [])]
     names = [*PREPARE_KERNELS, *(name for steps in lists for name in kernels_of(steps(shape)))]
     device.compile([kernel(name) for name in dict.fromkeys(names)], progress)

@@ -46,8 +46,9 @@ def test_kernel_constants_equal_the_python_ones() -> None:
 
 @pytest.mark.parametrize("name", sorted(kernels()))
 def test_a_slot_is_written_by_its_owner_alone(name: str) -> None:
+    writers = {name, *kernels()[name].fuses}
     for slot in _ASSIGNED.findall(bodies()[name]):
-        assert by_name()[slot].owner == name, f"{name} writes {slot}, whose owner is '{by_name()[slot].owner}'"
+        assert by_name()[slot].owner in writers, f"{name} writes {slot}, whose owner is '{by_name()[slot].owner}'"
 
 
 def test_every_owner_that_exists_names_its_slots() -> None:
