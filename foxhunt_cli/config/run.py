@@ -71,7 +71,7 @@ class RunConfig(BaseModel):
     """Replay each iteration as one recorded graph (CUDA). False runs the same list one kernel at a time."""
 
     fused: bool = True
-    """Use fused kernels (CUDA), which do many steps of the list at once; False runs each step alone, as the CPU does."""
+    """Use fused kernels (CUDA), which do many steps of the list at once; False runs each step alone, as on the CPU."""
 
     batch: int = Field(16, ge=1, le=BATCH_MAX)
     """B: parallel backtests, each a row with its own account."""
