@@ -29,7 +29,8 @@ def oracle(
     """Prove the kernels on this machine.
 
     Oracles are closed forms, invariants and references that the kernels must meet. Each case
-    prints what was expected, what came out and the tolerance. Exit status 1 if any fails.
+    prints what was expected, what came out and the tolerance; a failing one also what its last kernel
+    was given. Exit status 1 if any fails.
 
     \b
     Examples:
@@ -98,10 +99,20 @@ def _run(
         if not json:
             _show(results[-1], terminal)
     failed = sum(not result.passed for result in results)
+    skipped = sum(bool(result.skipped) for result in results)
     if json:
-        terminal.json({"device": opened.describe(), "failed": failed, "cases": [_document(r) for r in results]})
+        terminal.json(
+            {
+                "device": opened.describe(),
+                "failed": failed,
+                "skipped": skipped,
+                "cases": [_document(r) for r in results],
+            }
+        )
     else:
-        terminal.show(f"{len(results) - failed} passed, {failed} failed in {sum(r.seconds for r in results):.1f} s")
+        left_out = f", {skipped} skipped" if skipped else ""
+        seconds = sum(r.seconds for r in results)
+        terminal.show(f"{len(results) - failed - skipped} passed, {failed} failed{left_out} in {seconds:.1f} s")
     return results
 
 
@@ -129,13 +140,16 @@ def _agree(chosen: dict[str, list[Case]], device: str, precision: str, terminal:
 
 
 def _show(result: CaseResult, terminal: Terminal) -> None:
-    terminal.show(f"{'pass' if result.passed else 'FAIL'}  {result.suite}  {result.name}")
+    mark = "skip" if result.skipped else "pass" if result.passed else "FAIL"
+    terminal.show(f"{mark}  {result.suite}  {result.name}" + (f": {result.skipped}" if result.skipped else ""))
     for check in result.checks:
         mark = "" if check.ok else "  <- differs"
         tolerance = f"tolerance {check.tolerance:g}" if check.tolerance else "exact"
         terminal.show(f"        {check.label}: expected {check.expected}, got {check.got}, {tolerance}{mark}")
     if result.error:
         terminal.show(f"        the case broke:\n{result.error}")
+    if result.inputs:
+        terminal.show(f"        inputs of the last kernel: {result.inputs}".replace("\n", "\n        "))
 
 
 def _document(result: CaseResult) -> dict[str, object]:

@@ -20,6 +20,10 @@ import numpy as np
 from foxhunt_cli.device.base import Device
 from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
+from foxhunt_cli.oracles.witness import Witness
+
+
+HOPPER = 90  # compute capability 9.0: thread-block clusters and large shared memory
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,27 @@ class Case:
 
 @dataclass
 class CaseResult:
-    """Outcome of one case on one device. ``error`` is a traceback if the case itself broke."""
+    """Outcome of one case on one device. ``error`` is a traceback if the case itself broke.
+
+    ``inputs``: of a failed case, what the last kernel before the first failure was given.
+    """
 
     suite: str
     name: str
     checks: list[Check]
     error: str
     seconds: float
+    inputs: str = ""
+    skipped: str = ""  # why the case does not apply to this device
 
     @property
     def passed(self) -> bool:
-        """True if the case ran, checked something, and every check held."""
-        return not self.error and bool(self.checks) and all(c.ok for c in self.checks)
+        """True if the case ran, checked something, and every check held; a skipped case has not failed either."""
+        return bool(self.skipped) or not self.error and bool(self.checks) and all(c.ok for c in self.checks)
+
+
+class Skipped(Exception):
+    """The case does not apply to this device; the message says why."""
 
 
 _CASES: list[Case] = []
@@ -83,23 +96,42 @@ def suites() -> dict[str, list[Case]]:
 
 
 def run_case(case: Case, device: Device) -> CaseResult:
-    """Run one case; never raises: a broken case is a failed result with its traceback."""
-    trial = Trial(device)
+    """Run one case; never raises: a broken case is a failed result with its traceback and its last inputs."""
     start = time.perf_counter()
-    error = ""
+    try:
+        trial, error = _tried(case, device)
+    except Skipped as why:
+        return CaseResult(case.suite, case.name, [], "", time.perf_counter() - start, skipped=str(why))
+    result = CaseResult(case.suite, case.name, trial.checks, error, time.perf_counter() - start)
+    if not result.passed:
+        witness = Witness(device)
+        again, _ = _tried(case, witness)
+        result.inputs = again.inputs or witness.describe()
+    return result
+
+
+def _tried(case: Case, device: Any) -> tuple[Trial, str]:
+    """The trial and the traceback, empty where the case ran through."""
+    trial = Trial(device)
     try:
         case.function(trial)
+    except Skipped:
+        raise
     except Exception:
-        error = traceback.format_exc(limit=-4)
-    return CaseResult(case.suite, case.name, trial.checks, error, time.perf_counter() - start)
+        return trial, traceback.format_exc(limit=-4)
+    return trial, ""
 
 
 @dataclass
 class Trial:
-    """What a case works with: a device, a kernel runner and checks."""
+    """What a case works with: a device, a kernel runner and checks.
+
+    ``inputs``: with a witness as device, what the last kernel before the first failed check was given.
+    """
 
     device: Device
     checks: list[Check] = field(default_factory=list)
+    inputs: str = ""
 
     def run(
         self, name: str, arrays: Mapping[str, np.ndarray], remap: Mapping[str, str] | None = None, **dims: int | float
@@ -117,6 +149,11 @@ class Trial:
         self.device.synchronize()
         names = remap or {}
         return {p: self.device.download(held[names.get(p, p)]).copy() for p in contract.writes}
+
+    def needs_tensor_cores(self) -> None:
+        """Skip the case unless the device runs the kernels of ``cuda_only``: a GPU of compute capability 9.0 or newer."""
+        if self.device.kind != "cuda" or getattr(self.device, "capability", 0) < HOPPER:
+            raise Skipped("needs an NVIDIA GPU of compute capability 9.0 or newer")
 
     def close(self, label: str, expected: Any, got: Any, tolerance: float) -> None:
         """max |expected - got| <= tolerance, element by element; NaN never passes."""
@@ -147,6 +184,8 @@ class Trial:
 
     def _add(self, label: str, expected: str, got: str, tolerance: float, ok: bool) -> None:
         self.checks.append(Check(label, expected, got, tolerance, ok))
+        if not ok and not self.inputs and isinstance(self.device, Witness):
+            self.inputs = self.device.describe()
 
     @staticmethod
     def _show(want: np.ndarray, have: np.ndarray, worst: int) -> tuple[str, str]:

@@ -23,7 +23,9 @@ def device():
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.suite}-{case.name}" for case in CASES])
 def test_oracle(case: Case, device) -> None:
     result = run_case(case, device)
+    if result.skipped:
+        pytest.skip(result.skipped)
     failed = [
         f"{c.label}: expected {c.expected}, got {c.got}, tolerance {c.tolerance:g}" for c in result.checks if not c.ok
     ]
-    assert result.passed, "\n".join([*failed, result.error])
+    assert result.passed, "\n".join([*failed, result.error, result.inputs])
