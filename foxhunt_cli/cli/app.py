@@ -37,10 +37,11 @@ app.command("init")(init)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from foxhunt_cli.cli.machine import first_device
         from foxhunt_cli.isv.table import layout_hash
         from foxhunt_cli.train.run_dir import kernel_hash
 
-        print(f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}")
+        print(f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}, device {first_device()}")
         raise typer.Exit
 
 
@@ -49,7 +50,10 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print version, kernel and slot hashes, and exit."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Version, hashes of kernels and slots, device.",
         ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks. Accepted anywhere on the line.")] = False,

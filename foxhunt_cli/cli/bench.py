@@ -61,7 +61,9 @@ def throughput(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure.")] = 10.0,
     json: Json = False,
 ) -> None:
-    """Environment steps a second of whole training iterations, with the hardware and what a step is.
+    """Environment steps a second of whole training iterations.
+
+    With the hardware and what a step is.
 
     \b
     Examples:
@@ -97,7 +99,9 @@ def kernels(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Each stage of a training iteration: time, bytes, FLOPs, share of what the device allows.
+    """Time, bytes and FLOPs of each stage of an iteration.
+
+    Also the share of the limit that the device's memory and products set.
 
     \b
     Examples:
@@ -133,7 +137,9 @@ def replay(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure in all.")] = 10.0,
     json: Json = False,
 ) -> None:
-    """Prioritised replay: microseconds a round of push, sample and priority update, beside other buffers.
+    """Microseconds a round of prioritised replay, beside other buffers.
+
+    A round is push, sample and priority update.
 
     \b
     Example:
@@ -172,9 +178,9 @@ def hindsight(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Steps, updates and seconds until a held-out PnL is held, with each kind of hindsight and without.
+    """Steps until a held-out PnL is held, by kind of hindsight.
 
-    Same reward, market and seeds. The threshold counts from the first of three evaluations in a row at or above it.
+    Updates and seconds too, with each kind of hindsight and without: same reward, market and seeds. The threshold counts from the first of three evaluations in a row at or above it.
 
     \b
     Example:
@@ -212,7 +218,9 @@ def learn(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Learning curves of markets x presets x encoders x seeds on held-out data.
+    """Learning curves on held-out data.
+
+    One for each market, preset, encoder and seed.
 
     \b
     Examples:

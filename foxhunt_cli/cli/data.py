@@ -59,7 +59,9 @@ def info(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what a source holds: instrument, span, sessions, what cleaning found.
+    """Show what a source holds.
+
+    Instrument, span, sessions, what cleaning found.
 
     \b
     Example:
@@ -108,7 +110,9 @@ def validate(
     session_gap: GapOption = 1800.0,
     json: JsonOption = False,
 ) -> None:
-    """Check that a source can be trained on; exit status 1 if a check fails, 5 if it cannot be read at all.
+    """Check that a source can be trained on.
+
+    Exit status 1 if a check fails, 5 if it cannot be read at all.
 
     \b
     Example:

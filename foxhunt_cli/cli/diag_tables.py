@@ -117,9 +117,11 @@ def kernels(
       foxhunt diag kernels lobsim --arch sm_86
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.kernels.registry import gpu_kernels
     from foxhunt_cli.kernels.registry import kernels as registry
 
-    chosen = [contract for contract in registry().values() if _named(f"{contract.name} {contract.file.name}", words)]
+    every = [*registry().values(), *gpu_kernels().values()]
+    chosen = [contract for contract in every if _named(f"{contract.name} {contract.file.name}", words)]
     if not chosen:
         raise typer.BadParameter(
             f"no kernel contains {' or '.join(map(repr, words or ()))}; 'foxhunt diag kernels' lists all"

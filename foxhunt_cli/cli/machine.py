@@ -20,7 +20,12 @@ from pathlib import Path
 import foxhunt_cli
 
 CORE = ("numpy", "pydantic", "typer", "rich", "databento-dbn", "zstandard", "safetensors", "orjson")
-EXTRAS = {"matplotlib": "plots", "pyarrow": "parquet"}
+EXTRAS = {
+    "plots": ("matplotlib",),
+    "parquet": ("pyarrow",),
+    "tensorboard": ("tensorboardX",),
+    "notebook": ("pandas", "polars"),
+}
 COMPILER_FIX = "apt install g++, or pip install 'foxhunt[cpu]' for a compiler as a wheel"
 
 
@@ -58,10 +63,12 @@ def _versions() -> Iterator[Finding]:
         else:
             found.append(f"{name} {version}")
     yield Finding("packages", "ok", ", ".join(found))
-    for name, extra in EXTRAS.items():
-        version = _version(name)
-        fix = "" if version else f"pip install 'foxhunt[{extra}]', if you want it"
-        yield Finding(extra, "ok" if version else "absent", f"{name} {version or 'is not installed'}", fix)
+    for extra, names in EXTRAS.items():
+        versions = {name: _version(name) for name in names}
+        text = ", ".join(f"{name} {version or 'is not installed'}" for name, version in versions.items())
+        complete = all(versions.values())
+        fix = "" if complete else f"pip install 'foxhunt[{extra}]', if you want it"
+        yield Finding(extra, "ok" if complete else "absent", text, fix)
 
 
 def _version(package: str) -> str | None:
@@ -76,12 +83,21 @@ def _cuda() -> Iterator[Finding]:
     if importlib.util.find_spec("cupy") is None:
         yield Finding("CuPy", "absent", "not installed: CUDA cannot be used", "pip install cupy-cuda12x")
     else:
-        yield Finding("CuPy", "ok", _version("cupy-cuda12x") or _version("cupy") or "installed")
+        names = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+        yield Finding("CuPy", "ok", next(filter(None, map(_version, names)), "installed"))
     version = _nvrtc_version()
     if version is None:
         yield Finding("NVRTC", "absent", "not found: CUDA cannot be used", "pip install nvidia-cuda-nvrtc-cu12")
     else:
         yield Finding("NVRTC", "ok", version)
+
+
+def first_device() -> str:
+    """What ``--device auto`` would take, by the looks of driver and CuPy; nothing is opened."""
+    gpu = next((finding for finding in _gpus() if finding.mark == "ok"), None)
+    if gpu is None or importlib.util.find_spec("cupy") is None:
+        return f"cpu ({platform.machine()}, {len(os.sched_getaffinity(0))} cores)"
+    return gpu.text.partition(";")[0]
 
 
 def _gpus() -> Iterator[Finding]:
@@ -115,11 +131,9 @@ def _gpu_name(driver: ctypes.CDLL, index: int) -> str:
 def _nvrtc_version() -> str | None:
     """Version of the NVRTC library, from its wheel or the system; None where it cannot be loaded."""
     spec = importlib.util.find_spec("nvidia")
-    folders = (
-        [Path(folder) / "cuda_nvrtc" / "lib" for folder in (spec.submodule_search_locations or ())] if spec else []
-    )
-    wheels = [str(path) for folder in folders for path in sorted(folder.glob("libnvrtc.so.*"))]
-    for name in (*wheels, "libnvrtc.so.12"):
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
+    wheels = [str(path) for folder in folders for path in sorted(folder.glob("*/lib/libnvrtc.so.*"))]
+    for name in (*wheels, "libnvrtc.so.13", "libnvrtc.so.12"):
         try:
             library = ctypes.CDLL(name)
         except OSError:

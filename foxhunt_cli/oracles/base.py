@@ -22,7 +22,6 @@ from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.oracles.witness import Witness
 
-
 HOPPER = 90  # compute capability 9.0: thread-block clusters and large shared memory
 
 
@@ -151,7 +150,7 @@ class Trial:
         return {p: self.device.download(held[names.get(p, p)]).copy() for p in contract.writes}
 
     def needs_tensor_cores(self) -> None:
-        """Skip the case unless the device runs the kernels of ``cuda_only``: a GPU of compute capability 9.0 or newer."""
+        """Skip the case unless the device runs ``cuda_only`` kernels: a GPU of compute capability 9.0 or newer."""
         if self.device.kind != "cuda" or getattr(self.device, "capability", 0) < HOPPER:
             raise Skipped("needs an NVIDIA GPU of compute capability 9.0 or newer")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from foxhunt_cli.isv.table import slots
-from foxhunt_cli.kernels.registry import kernels
+from foxhunt_cli.kernels.registry import gpu_kernels, kernels
 
 
 def test_slots_as_a_table_and_for_tools(foxhunt):
@@ -35,7 +35,7 @@ def test_pipeline_lists_every_step_once_and_folds_repeats(foxhunt):
 
 def test_kernels_without_a_compiler(foxhunt):
     listed = json.loads(foxhunt("diag", "kernels", "--static", "--json")[1])["kernels"]
-    assert [row["kernel"] for row in listed] == list(kernels())
+    assert [row["kernel"] for row in listed] == [*kernels(), *gpu_kernels()]
 
 
 def test_registers_of_a_kernel(foxhunt, tmp_path, monkeypatch):

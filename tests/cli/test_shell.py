@@ -11,6 +11,7 @@ import pytest
 
 from foxhunt_cli import __version__
 from foxhunt_cli.cli.app import main
+from foxhunt_cli.cli.machine import first_device
 from foxhunt_cli.isv.table import layout_hash
 from foxhunt_cli.train.run_dir import kernel_hash
 
@@ -38,7 +39,7 @@ def run(capsys, *arguments: str) -> tuple[int, str, str]:
 
 
 def test_version(capsys):
-    text = f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}\n"
+    text = f"foxhunt {__version__}, kernels {kernel_hash()}, slots {layout_hash()}, device {first_device()}\n"
     assert run(capsys, "--version") == (0, text, "")
 
 
@@ -48,6 +49,14 @@ def test_every_command_has_help_with_an_example(capsys, command):
     assert (status, err) == (0, "")
     assert "Example" in out or command == ["data"]
     assert max(map(len, out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize("group", ["", "data", "diag", "bench"])
+def test_summaries_fit_into_eighty_columns(capsys, monkeypatch, group):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, *filter(None, [group]), "--help")
+    listed = out.partition("Commands:")[2].splitlines()
+    assert len(listed) > 3 and not [line for line in listed if line.rstrip().endswith("...")]
 
 
 def test_help_is_quick():

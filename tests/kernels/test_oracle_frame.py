@@ -1,4 +1,4 @@
-"""A case that fails says what its last kernel was given; one that does not apply says why; neither counts as passed work."""
+"""A case that fails says what its last kernel was given, one that does not apply to the device says why."""
 
 from __future__ import annotations
 
