@@ -137,7 +137,7 @@ def replay(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure in all.")] = 10.0,
     json: Json = False,
 ) -> None:
-    """Microseconds a round of prioritised replay, beside other buffers.
+    """Microseconds a round of prioritised replay, beside others.
 
     A round is push, sample and priority update.
 
@@ -180,7 +180,8 @@ def hindsight(
 ) -> None:
     """Steps until a held-out PnL is held, by kind of hindsight.
 
-    Updates and seconds too, with each kind of hindsight and without: same reward, market and seeds. The threshold counts from the first of three evaluations in a row at or above it.
+    Updates and seconds too, with each kind of hindsight and without. Same reward, market and seeds. The
+    threshold counts from the first of three evaluations in a row at or above it.
 
     \b
     Example:
