@@ -15,6 +15,7 @@ from foxhunt_cli.device.base import Device
 from foxhunt_cli.nets import encoder_full
 from foxhunt_cli.nets.params import initial_values, lay_out
 from foxhunt_cli.pipeline.build import build
+from foxhunt_cli.pipeline.stage import Fusion, chosen
 
 D, H, HEADS, HEAD_DIM, STATE, TAPS = 56, 128, 8, 16, 16, 4
 XBC = H + 2 * STATE
@@ -30,10 +31,12 @@ class EncoderRig:
 
     Weights are the initial ones plus noise of ``noise``, so that biases and the like matter. (From 0.1 on the
     recurrence amplifies roundings up to a hundredfold, in any float32 implementation.) The target's weights start as a
-    copy.
+    copy. fusion: which fused kernels stand for the steps they do.
     """
 
-    def __init__(self, device: Device, W: int, T: int, B: int, seed: int = 0, noise: float = 0.03) -> None:
+    def __init__(
+        self, device: Device, W: int, T: int, B: int, seed: int = 0, noise: float = 0.03, fusion: Fusion = "none"
+    ) -> None:
         self.device, self.W, self.T, self.B = device, W, T, B
         self.dims = {"W": W, "T": T, "B": B}
         self.layout = lay_out(encoder_full.PARAMETERS, self.dims)
@@ -55,7 +58,7 @@ class EncoderRig:
         self.put_params(self.params)
         self.put_params(self.params, "target_")
         self._plans = {
-            name: device.plan(build(steps, self.arrays, self.dims, device))
+            name: device.plan(build(chosen(steps, fusion), self.arrays, self.dims, device))
             for name, steps in (
                 ("forward", encoder_full.forward(W)),
                 ("target", encoder_full.forward(W, "target_")),

@@ -7,7 +7,7 @@ from foxhunt_cli.device.cpu import CpuDevice
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets import encoder_full
 from foxhunt_cli.oracles.encoder_rig import EncoderRig
-from foxhunt_cli.pipeline.stage import Matmul, Stage
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, chosen
 
 H, HEADS, HEAD_DIM, STATE = 128, 8, 16, 16
 RELATIVE_L2 = 1e-4  # float32 against float64 over a whole tensor; measured: 1e-6 to 6e-6, as PyTorch in float32
@@ -22,6 +22,14 @@ def device():
 def torch():
     missing = "PyTorch is missing: gradients were NOT compared with autograd; install foxhunt[dev]"
     return pytest.importorskip("torch", reason=missing)
+
+
+def _forward(prefix: str = "") -> list[Step]:
+    return chosen(encoder_full.forward(36, prefix), "none")
+
+
+def _backward() -> list[Step]:
+    return chosen(encoder_full.backward(36), "none")
 
 
 def _distance(want: np.ndarray, got: np.ndarray) -> float:
@@ -124,7 +132,7 @@ def test_bootstrap_slice_of_grad_h_is_not_read(device):
 
 def test_nothing_is_read_before_it_is_written():
     buffers = {b.name for b in encoder_full.BUFFERS} - {"gap"}
-    for steps in (encoder_full.forward(36) + encoder_full.backward(36), encoder_full.forward(36, "target_")):
+    for steps in (_forward() + _backward(), _forward("target_")):
         written: set[str] = set()
         for step in steps:
             assert not (_read([step]) & buffers) - written, step
@@ -133,7 +141,7 @@ def test_nothing_is_read_before_it_is_written():
 
 def test_every_tensor_has_a_gradient_a_branch_and_a_target():
     tensors = {p.name: p for p in encoder_full.PARAMETERS}
-    written = {step.out.name for step in encoder_full.backward(36) if isinstance(step, Matmul)}
+    written = {step.out.name for step in _backward() if isinstance(step, Matmul)}
     assert {f"grad_{name}" for name in tensors} <= written
     assert all(p.encoder and p.target and p.group == "LR_AUX" for p in tensors.values())
     branches = {"w_vsn": "VSN", "w_m1_out": "MAMBA1", "a_log_m2": "MAMBA2", "b_cfc_gates": "CFC"}
@@ -144,8 +152,8 @@ def test_forward_only_pass_has_no_activations_of_its_own_width():
     """Target scratch is the backward's scratch: nothing wider than 8 columns a token is added for it."""
     own = {b.name: b.dims for b in encoder_full.BUFFERS if b.name.startswith("target_") and b.name != "target_h"}
     assert sorted(own.values()) == ["W, B", "W, B, 8", "W, B, 8"]
-    kept = {n for n in _written(encoder_full.forward(36)) if not n.startswith("cfc_recurrent")}
-    assert not kept & _written(encoder_full.forward(36, "target_"))
+    kept = {n for n in _written(_forward()) if not n.startswith("cfc_recurrent")}
+    assert not kept & _written(_forward("target_"))
 
 
 def _written(steps) -> set[str]:
