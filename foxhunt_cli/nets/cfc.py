@@ -1,0 +1,119 @@
+"""The CfC cell of the full encoder: a recurrence over the snapshots of a window with their real time gaps.
+
+Owns the tensors, buffers and steps of this part; the arithmetic is in ``cuda_src/nets/cfc.cu`` and in matrix products.
+The recurrence is unrolled, so the lists depend on the number of snapshots as an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from foxhunt_cli.nets.encoder_parts import HIDDEN, buffer, column_sums, rows, tensor, weights
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
+
+_GATES = f"4*{HIDDEN}"
+# The four gates are one tensor; its gain makes the limit that of four separate 128 -> 128 layers.
+_FOUR_GATES_GAIN = 2.5**0.5
+
+PARAMETERS = (
+    tensor("w_cfc_backbone", f"2*{HIDDEN}, {HIDDEN}", "xavier", 1.0, "CFC"),
+    tensor("b_cfc_backbone", HIDDEN, "constant", 0.0, "CFC"),
+    tensor("w_cfc_gates", f"{HIDDEN}, {_GATES}", "xavier", _FOUR_GATES_GAIN, "CFC"),
+    tensor("b_cfc_gates", _GATES, "constant", 0.0, "CFC"),
+)
+
+BUFFERS = (
+    buffer("cfc_pre", f"W, B, {HIDDEN}", "input half of the backbone; backward: gradient before the backbone's tanh"),
+    buffer("cfc_recurrent", f"B, {HIDDEN}", "recurrent half of the backbone; backward: gradient of h through time"),
+    buffer("cfc_u", f"W, B, {HIDDEN}", "backbone"),
+    buffer("cfc_gates", f"W, B, {_GATES}", "f, g, blend; backward: gradient of the gate product"),
+    buffer("cfc_states", f"(W+1), B, {HIDDEN}", "h before each snapshot, and after the last"),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Buffer names of one pass. keep: u, the gates and the states of every snapshot stay for the backward."""
+
+    pre: str
+    u: str
+    gates: str
+    states: str
+    h: str
+    keep: bool
+
+
+TRAINED = Cell("cfc_pre", "cfc_u", "cfc_gates", "cfc_states", "h", keep=True)
+
+
+def forward(
+    cell: Cell, mix: str, gap: str, snapshots: int, behind: str, tokens: str, size: Mapping[str, str], prefix: str
+) -> list[Step | Fused]:
+    """mix [tokens, 128], gap -> h of the last ``behind`` + 1 of the ``snapshots``. size: remap of the scalar W.
+
+    One wide product for the input half of the backbone, then the recurrence.
+    """
+    pre = rows(cell.pre, tokens=tokens)
+    return [
+        Matmul("cfc input", rows(mix, tokens=tokens), _backbone(0, prefix), pre),
+        *_recurrence(cell, gap, snapshots, {"T": behind, **size}, prefix),
+    ]
+
+
+def backward(snapshots: int) -> list[Step | Fused]:
+    """Backward in time, then every weight gradient as one wide product; leaves encoder_grad_out for the blocks."""
+    pre, grad_gates, grad_w = rows("cfc_pre"), rows("cfc_gates", _GATES), weights("grad_w_cfc_gates", HIDDEN, _GATES)
+    return [
+        *_recurrence_backward(snapshots),
+        Matmul("cfc grad w_gates", rows("cfc_u"), grad_gates, grad_w, trans_a=True),
+        column_sums("cfc grad b_gates", grad_gates, "grad_b_cfc_gates"),
+        Matmul("cfc grad w_x", rows("m2_out"), pre, _backbone(0, "grad_"), trans_a=True),
+        Matmul("cfc grad w_h", rows("cfc_states"), pre, _backbone(1, "grad_"), trans_a=True),
+        column_sums("cfc grad b", pre, "grad_b_cfc_backbone"),
+        Matmul("cfc grad input", pre, _backbone(0), rows("encoder_grad_out"), trans_b=True),
+    ]
+
+
+def _backbone(half: int, prefix: str = "") -> View:
+    """Rows of W_b that multiply x (half 0) or h (half 1)."""
+    return weights(f"{prefix}w_cfc_backbone", HIDDEN, HIDDEN, row0=f"{half}*{HIDDEN}")
+
+
+def _snapshot(name: str, w: int, cols: str = HIDDEN) -> View:
+    return View(name, "B", cols, row0=f"{w}*B")
+
+
+def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> list[Step]:
+    """Two small products and two kernels a snapshot."""
+    recurrent, w_gates = View("cfc_recurrent", "B", HIDDEN), weights(f"{prefix}w_cfc_gates", HIDDEN, _GATES)
+    backbone = {"pre": cell.pre, "recurrent": "cfc_recurrent", "bias": f"{prefix}b_cfc_backbone", "u": cell.u}
+    outputs = {"gates": cell.gates, "states": cell.states, "h": cell.h}
+    gates = {"bias": f"{prefix}b_cfc_gates", "gap": gap, **outputs, **size}
+    steps: list[Step] = [Zero("cfc_recurrent")]
+    for w in range(snapshots):
+        slot = w if cell.keep else 0
+        at = {"w": str(w), "slot": str(slot)}
+        if w:
+            steps.append(Matmul(f"cfc recurrent {w}", _snapshot(cell.states, w), _backbone(1, prefix), recurrent))
+        steps += [
+            Stage("cfc_backbone_forward", {**backbone, **at}),
+            Matmul(f"cfc gates {w}", _snapshot(cell.u, slot), w_gates, _snapshot(cell.gates, slot, _GATES)),
+            Stage("cfc_gates_forward", {**gates, **at}),
+        ]
+    return steps
+
+
+def _recurrence_backward(snapshots: int) -> list[Step]:
+    carry, w_gates = View("cfc_recurrent", "B", HIDDEN), weights("w_cfc_gates", HIDDEN, _GATES)
+    steps: list[Step] = [Zero("cfc_recurrent")]
+    for w in range(snapshots - 2, -1, -1):
+        pre = _snapshot("cfc_pre", w)
+        steps += [
+            Stage("cfc_gates_backward", {"carry": "cfc_recurrent", "gates": "cfc_gates", "w": str(w)}),
+            Matmul(f"cfc grad u {w}", _snapshot("cfc_gates", w, _GATES), w_gates, pre, trans_b=True),
+            Stage("cfc_backbone_backward", {"u": "cfc_u", "grad": "cfc_pre", "w": str(w)}),
+        ]
+        if w:
+            steps.append(Matmul(f"cfc grad h {w}", pre, _backbone(1), carry, trans_b=True))
+    return steps
