@@ -1,5 +1,5 @@
 """``python -m foxhunt_cli.cli``: the same as the ``foxhunt`` command."""
 
-from foxhunt_cli.cli.app import main
+from foxhunt_cli.cli.start import main
 
 main()

@@ -78,15 +78,15 @@ def train(config: RunConfig, terminal: Terminal, resume: Path | None = None) -> 
     """Train a new run, or continue ``resume``, and return how it ended. Raises what the CLI maps to exit statuses."""
     logged = LoggedTerminal(terminal)
     with StopRequest() as stop:
-        run = _continue(resume, config, logged) if resume is not None else _start(config, logged)
-        stop.starting = False
+        run = _continue(resume, config, logged, stop) if resume is not None else _start(config, logged, stop)
         with run.lock, run.log:
             _loop(run, stop)
             return _finish(run, stop.exit_status)
 
 
-def _start(config: RunConfig, terminal: LoggedTerminal) -> Run:
+def _start(config: RunConfig, terminal: LoggedTerminal, stop: StopRequest) -> Run:
     work = open_workspace(config, terminal)
+    stop.begin()  # a run directory is made whole, or not at all
     path = run_dir.create(config)
     lock = lock_run(path)
     terminal.log_to(path / run_dir.NOTES)
@@ -98,7 +98,7 @@ def _start(config: RunConfig, terminal: LoggedTerminal) -> Run:
     return Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest)
 
 
-def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal) -> Run:
+def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: StopRequest) -> Run:
     manifest = run_dir.read_manifest(path)
     lock = lock_run(path)
     terminal.log_to(path / run_dir.NOTES)
@@ -110,6 +110,7 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal) -> Run:
         raise DataError(f"{work.market.source}: not the data this run was trained on (digest differs)")
     if run_dir.kernel_hash() != manifest["kernel_hash"]:
         terminal.note("resume: the kernels have changed since the run began: it will not be bit-identical")
+    stop.begin()  # what follows changes files of the run
     checkpoint.restore(work.engine, saved)
     work.engine.drained = work.engine.done = int(saved["diag_head"][0])
     progress = checkpoint.progress(folder)

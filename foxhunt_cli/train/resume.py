@@ -18,12 +18,17 @@ CHANGEABLE = ("steps", "log_every")
 
 
 def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
-    """The run's own config, with ``steps`` and ``log_every`` as given now. Raises ConfigError on any other change."""
+    """The run's own config, with ``steps`` and ``log_every`` as given now. Changes nothing on disk.
+
+    Raises ConfigError on any other change and on a length that the run has reached already, FileError.
+    """
     config: dict[str, Any] = run_dir.read_manifest(run)["config"]
     before = run_dir.config_of(run, config)
     for setting in settings:
         if setting.value is None:
             continue
+        if setting.key == "steps":
+            _require_longer(run, setting)
         if setting.key in CHANGEABLE:
             config[setting.key] = setting.value
         elif _value(before, setting.key) != setting.value:
@@ -38,6 +43,17 @@ def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
         problem = error.errors()[0]
         key = ".".join(map(str, problem["loc"]))
         raise ConfigError(f"{key}: {problem['msg'].removeprefix('Input ')}, got {problem['input']!r}") from None
+
+
+def _require_longer(run: Path, setting: Setting) -> None:
+    """Raises ConfigError where the newest sound checkpoint is at or beyond the length asked for."""
+    folder = newest_sound(run)[0]
+    reached = checkpoint.progress(folder)["step"]
+    if isinstance(setting.value, int) and setting.value <= reached:
+        raise ConfigError(
+            f"{setting.origin}: {run} has done {reached:,} steps already, --steps is the whole length of the run; "
+            f"expected more than {reached}, got {setting.value}"
+        )
 
 
 def _value(config: RunConfig, key: str) -> Any:

@@ -1,7 +1,8 @@
 """SIGINT and SIGTERM of a run: the first asks the loop to stop, a second interrupt leaves at once.
 
 While a run starts there is nothing to save: a signal leaves at once. It is remembered too, since libraries that are
-being loaded may swallow the exception; the loop then stops before its first iteration.
+being loaded may swallow the exception. From ``begin()`` on the run has files: a signal then waits until they are whole,
+and the loop stops before its next iteration.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ from typing import Any
 class StopRequest(AbstractContextManager["StopRequest"]):
     """Inside the context, ``requested`` turns true at the first signal; ``exit_status`` is 0, 130 or 143.
 
-    starting: true until the owner says that the run has begun.
+    ``begin()`` says that the run has files from now on.
     """
 
     def __init__(self) -> None:
         self.requested = False
-        self.starting = True
+        self._starting = True
         self.exit_status = 0
         self._before: dict[int, Any] = {}
+
+    def begin(self) -> None:
+        """Signals no longer leave at once; one that a library swallowed before does so here."""
+        self._starting = False
+        if self.exit_status == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if self.exit_status:
+            raise SystemExit(self.exit_status)
 
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is not threading.main_thread():
@@ -39,7 +48,7 @@ class StopRequest(AbstractContextManager["StopRequest"]):
     def _handle(self, number: int, _: FrameType | None) -> None:
         again, self.requested = self.requested, True
         self.exit_status = self.exit_status or 128 + number
-        if number == signal.SIGINT and (again or self.starting):
+        if number == signal.SIGINT and (again or self._starting):
             raise KeyboardInterrupt
-        if self.starting:
+        if self._starting:
             raise SystemExit(self.exit_status)

@@ -198,6 +198,23 @@ def test_resume_with_more_steps_goes_on_and_other_changes_are_refused(trained: P
     assert refused.returncode == 2 and "--batch" in refused.stderr and "batch = 4" in refused.stderr
 
 
+def everything(run: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(run)): path.read_bytes() for path in sorted(run.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("steps", ["64", "8", "1"])
+def test_resume_to_a_length_the_run_has_reached_is_refused_and_changes_nothing(trained: Path, steps: str) -> None:
+    run = trained / "runs" / "one"
+    before = everything(run)
+    for given in (["--steps", steps], ["--set", f"steps={steps}"]):
+        done = foxhunt("train", "--resume", "runs/one", *given, cwd=trained)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+        assert done.returncode == 2 and len(errors) == 1 and "Traceback" not in done.stderr
+        for word in ("--steps" if "--steps" in given else "--set steps", "64", f"got {steps}"):
+            assert word in errors[0]
+    assert everything(run) == before
+
+
 def test_resume_falls_back_to_the_previous_sound_checkpoint(trained: Path) -> None:
     foxhunt("train", *SMALL, "--checkpoint-every", "16", "--name", "fallback", cwd=trained)
     state = trained / "runs/fallback/checkpoints/step-000000064/state.safetensors"

@@ -14,10 +14,14 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import SMALL, environment, lines, one_error, start, state, train, wait_for_lines
+from runs import CLI, SMALL, environment, lines, one_error, start, state, train, wait_for_lines
 
+from foxhunt_cli.cli.console import Terminal
+from foxhunt_cli.config.load import load_config
+from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.reader import RunLog
-from foxhunt_cli.train import resume
+from foxhunt_cli.train import checkpoint, resume, run_dir
+from foxhunt_cli.train.loop import train as train_run
 from foxhunt_cli.train.signals import StopRequest
 
 ROOT = os.geteuid() == 0
@@ -80,6 +84,49 @@ def test_an_interrupt_while_it_starts_is_no_traceback(tmp_path: Path, after_s: f
     assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in err, err
 
 
+def test_an_interrupt_while_the_commands_are_loaded_is_one_line(tmp_path: Path) -> None:
+    """A module that everything imports interrupts the program in the middle of its loading."""
+    (tmp_path / "typer.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(10)\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [*CLI, "train"], cwd=tmp_path, capture_output=True, text=True, timeout=60, env=environment(PYTHONPATH=path)
+    )
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["typer.py"]
+
+
+def test_an_interrupt_while_files_are_made_leaves_a_whole_run(tmp_path: Path, monkeypatch) -> None:
+    """From the first file on a signal waits: the run stops before its first iteration, with a checkpoint."""
+    made = run_dir.create
+
+    def create(config: RunConfig) -> Path:
+        path = made(config)
+        signal.raise_signal(signal.SIGINT)
+        return path
+
+    monkeypatch.setattr(run_dir, "create", create)
+    config = load_config(sets=["device=cpu", "encoder=mlp", "batch=4", "synthetic.snapshots=20000", "name=early",
+                               f'runs_dir="{tmp_path}"'])  # fmt: skip
+    summary = train_run(config, Terminal(quiet=True))
+    assert summary.exit_status == 130 and summary.figures["steps"] == 0
+    assert run_dir.read_manifest(summary.run)["status"] == "interrupted"
+    assert checkpoint.load(checkpoint.latest(summary.run))["params"].size > 0
+
+
+def test_a_signal_a_library_swallowed_leaves_before_there_are_files() -> None:
+    with StopRequest() as stop:
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stop.begin()
+    with StopRequest() as stop:
+        with contextlib.suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(SystemExit) as left:
+            stop.begin()
+    assert left.value.code == 143
+
+
 def test_a_signal_while_it_starts_is_remembered_even_if_its_exception_is_swallowed() -> None:
     with StopRequest() as stop:
         with contextlib.suppress(KeyboardInterrupt):
@@ -92,7 +139,7 @@ def test_a_signal_while_it_starts_is_remembered_even_if_its_exception_is_swallow
 
 def test_once_begun_a_signal_is_a_request_and_a_second_interrupt_leaves() -> None:
     with StopRequest() as stop:
-        stop.starting = False
+        stop.begin()
         signal.raise_signal(signal.SIGTERM)
         assert stop.requested and stop.exit_status == 143
         with pytest.raises(KeyboardInterrupt):
