@@ -64,6 +64,11 @@ def open_source(path: Path, options: DataOptions) -> Source:
     if magic[:4] == ZSTD_MAGIC:
         with ByteStream(path) as stream:
             magic = bytes(stream.take(8))
+        if stream.truncated:
+            raise DataError(
+                f"{path.name}: the file ends early, inside its first compressed block: nothing of it can be read; "
+                "fetch it again"
+            )
     if not magic:
         raise DataError(f"{path.name}: the file is empty; fetch it again")
     if magic[:3] == b"DBN":
@@ -98,7 +103,7 @@ def _read(paths: tuple[Path, ...], options: DataOptions, progress: Progress | No
     sources = _open_all(paths, options)
     instrument = _one_instrument(sources, options)
     cleaner = _clean(sources, instrument, options, progress)
-    records, session_start, report = cleaner.result()
+    records, session_start, report = _result(cleaner, sources)
     records, session_start = finish(records, session_start, instrument, options)
     names = ", ".join(s.name for s in sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
     report.description = "; ".join(dict.fromkeys(s.description for s in sources))
@@ -111,6 +116,14 @@ def _read(paths: tuple[Path, ...], options: DataOptions, progress: Progress | No
     )
     digest = content_digest(records, session_start, instrument, cleaner.reference, options.key())
     return MarketData(records, session_start, instrument, cleaner.reference, report, line, digest)
+
+
+def _result(cleaner: Cleaner, sources: list[Source]) -> tuple[np.ndarray, np.ndarray, CleaningReport]:
+    """The cleaner's result; where nothing is left of a file that ends early, the error says that too."""
+    try:
+        return cleaner.result()
+    except DataError as error:
+        raise DataError("; ".join([str(error), *(w for s in sources for w in s.warnings)])) from None
 
 
 def _open_all(paths: tuple[Path, ...], options: DataOptions) -> list[Source]:

@@ -191,6 +191,26 @@ def test_truncated_zstd_yields_its_whole_records(tmp_path):
         assert 0 < len(data) < 4000 and "ends early" in data.report.warnings[0]
 
 
+@pytest.mark.parametrize("frames", ["one", "two"])
+def test_a_zstd_file_cut_anywhere_says_that_it_ends_early(tmp_path, frames):
+    """Also where the cut lies inside the first compressed block, before anything could be decompressed."""
+    records = b"".join(bytes(m) for m in quotes(40))
+    parts = [header() + records] if frames == "one" else [header(), records]
+    packed = [zstandard.ZstdCompressor().compress(part) for part in parts]
+    whole, path = b"".join(packed), tmp_path / "es.dbn.zst"
+    for size in range(4, len(whole)):
+        if size == len(packed[0]):
+            continue  # a whole file without a record
+        path.write_bytes(whole[:size])
+        try:
+            data = load(path)
+        except DataError as error:
+            told = str(error)
+        else:
+            told = "; ".join(data.report.warnings)
+        assert "ends early" in told or "ends inside its header" in told or "whole records" in told, (size, told)
+
+
 def test_header_and_records_in_frames_of_their_own(tmp_path):
     parts = [header(), *(bytes(m) for m in quotes())]
     path = tmp_path / "es.dbn.zst"
