@@ -42,6 +42,7 @@ _KERNEL_FAULTS = (
     "cudaErrorInvalidAddressSpace",
     "cudaErrorHardwareStackError",
 )
+_NO_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY")
 
 
 def usable_gpus() -> tuple[int, str]:
@@ -66,13 +67,11 @@ def _explained(doing: str) -> Iterator[None]:
     try:
         yield
     except cupy.cuda.memory.OutOfMemoryError as error:
-        free, total = cupy.cuda.runtime.memGetInfo()
-        raise DeviceError(
-            f"out of GPU memory while {doing}: {error}. {free >> 20} MiB of {total >> 20} MiB are free; "
-            "lower --batch, or end the other programs that nvidia-smi lists"
-        ) from error
+        raise _no_memory(doing, error) from error
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as error:
         text = str(error)
+        if any(name in text for name in _NO_MEMORY):
+            raise _no_memory(doing, error) from error
         if any(name in text for name in _KERNEL_FAULTS) or "CUDA_ERROR_ILLEGAL" in text or "LAUNCH_FAILED" in text:
             raise KernelFault(
                 f"a kernel faulted, noticed while {doing}: {text}. Run the same with --no-graph under "
@@ -82,6 +81,21 @@ def _explained(doing: str) -> Iterator[None]:
             f"the GPU failed while {doing}: {text}. If nvidia-smi no longer lists it, restart the machine; "
             "then continue with --resume from the last checkpoint"
         ) from error
+
+
+def _no_memory(doing: str, error: Exception) -> DeviceError:
+    """What fills the GPU may be this run or another program; the figures say which."""
+    import cupy
+
+    try:
+        free, total = cupy.cuda.runtime.memGetInfo()
+        left = f"{free >> 20:,} MiB of {total >> 20:,} MiB are free"
+    except cupy.cuda.runtime.CUDARuntimeError:  # not even a context fits
+        left = "nothing is free"
+    return DeviceError(
+        f"out of GPU memory while {doing}: {str(error).rstrip('.')}; {left}. Lower --batch, or end the other "
+        "programs that nvidia-smi lists"
+    )
 
 
 @dataclass(frozen=True)
@@ -138,6 +152,7 @@ class CudaDevice:
         self._cupy = cupy
         self._gpu = cupy.cuda.Device(index)
         with _explained("opening it"), self._gpu:
+            cupy.cuda.runtime.memGetInfo()  # makes the context; a stream that cannot be made prints from its destructor
             self.stream = cupy.cuda.Stream(non_blocking=True)
             properties = cupy.cuda.runtime.getDeviceProperties(index)
         self.name = properties["name"].decode()
