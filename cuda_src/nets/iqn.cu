@@ -11,9 +11,8 @@
 #include "include/math.cuh"
 #include "include/rng.cuh"
 #include "nets/c51.cuh"
+#include "nets/iqn.cuh"
 
-#define IQN_COSINES 64
-#define IQN_KAPPA 1.0f   // Huber threshold, scaled reward
 #define IQN_LANES 8      // quantiles a thread works on at a time
 
 // rl_sample_tau: uniform quantile fractions in (0, 1).
@@ -39,7 +38,7 @@ extern "C" __global__ void rl_tau_midpoints(float* iqn_tau, int n) {
 extern "C" __global__ void rl_iqn_cosines(const float* iqn_tau, float* iqn_cos, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n * IQN_COSINES) return;
-    iqn_cos[i] = cosf((MATH_PI * (i % IQN_COSINES)) * iqn_tau[i / IQN_COSINES]);
+    iqn_cos[i] = cos_pi((i % IQN_COSINES) * iqn_tau[i / IQN_COSINES]);
 }
 
 // rl_iqn_phi: phi = ReLU(x + b), in place.
@@ -179,13 +178,7 @@ extern "C" __global__ void rl_iqn_loss(const float* iqn_z, const float* b_iqn, c
         }
         for (int j = 0; j < N_TAU; ++j) {
             const float target = fmaf(keep, iqn_next_z[start + j], offset);
-            for (int u = 0; u < IQN_LANES; ++u) {
-                const float delta = target - z[u];
-                const float side = delta < 0.0f ? 1.0f - tau[u] : tau[u];
-                const float slope = clampf(delta, -IQN_KAPPA, IQN_KAPPA);
-                lane_loss[u] = fmaf(side * slope, delta - 0.5f * slope, lane_loss[u]);  // Huber = slope (delta - slope/2)
-                pull[u] = fmaf(side, slope, pull[u]);
-            }
+            for (int u = 0; u < IQN_LANES; ++u) quantile_huber_pair(target, z[u], tau[u], &lane_loss[u], &pull[u]);
         }
         for (int u = 0; u < IQN_LANES; ++u) {
             if (i0 + u >= N_TAU) break;

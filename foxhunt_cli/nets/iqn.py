@@ -11,11 +11,12 @@ from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import NONFINITE_IQN, CriticBatch
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 COSINES = 64
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
+_PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 2"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
 
 PARAMETERS = (
     Parameter("w_iqn_phi", f"{COSINES}, {_H}", "xavier", 1.0, "IQN_LR", target=True),
@@ -55,6 +56,8 @@ BUFFERS = (
     _scratch("grad_iqn_slot", "R*N_ACTIONS", "1", "gradient of the slot's bias"),
     _scratch("iqn_slot_loss", "R*N_ACTIONS", "1", "quantile Huber loss of a slot"),
     _scratch("row_loss_iqn", "R", "1", "quantile Huber loss of a row"),
+    _scratch("iqn_columns", f"2, {_PAIRS}, {_H}", "1", "W and the target head's W, transposed"),
+    _scratch("iqn_update_parts", f"256, {_PART_SIZE}", "mixed", "sums of a block of rows: gradients and loss"),
 )
 
 
@@ -149,6 +152,32 @@ def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = No
     if grad_h is not None:
         steps.append(Stage("rl_iqn_input_grad", {"grad_h": grad_h} | size))
     return steps
+
+
+def update(batch: CriticBatch, *, path: bool) -> Fused:
+    """A whole update but for the optimiser: fresh taus, loss into its slot, gradients of the four tensors."""
+    steps = (
+        *draw_taus(),
+        *embed_taus(),
+        *forward(batch, path=path),
+        *loss_and_backward(batch, path=path),
+    )
+    rows = "rl_iqn_path_update" if path else "rl_iqn_executed_update"
+    in_float32 = Fused(_fused(batch, rows, path), steps)
+    return Fused(_fused(batch, f"{rows}_tf32", path), (in_float32,), tf32=True)
+
+
+def _fused(batch: CriticBatch, kernel: str, path: bool) -> tuple[Step, ...]:
+    """Embeddings, rows, sums."""
+    targets = ("path_return", "next_class") if path else ("next_lots", "action", "reward")
+    size, r = {"n": "N_TAU"}, batch.rows
+    blocks = f"({r}+1)/2 if {r} < 512 else 256" if path else f"({r}+15)/16 if {r} < 4096 else 256"
+    inputs = batch.remap("lots", "discount", "terminal", "weight", *targets)
+    return (
+        Stage("rl_iqn_embed", size),
+        Stage(kernel, {**inputs, "h": batch.h, "next_h": batch.next_h, **size}),
+        Stage("rl_iqn_update_reduce", {**size, "rows": r, "blocks": blocks, "part": NONFINITE_IQN}),
+    )
 
 
 def _slots(batch: CriticBatch, path: bool) -> tuple[str, str]:

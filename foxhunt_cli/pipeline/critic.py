@@ -11,7 +11,7 @@ from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import CriticBatch
 from foxhunt_cli.pipeline import learn
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Step
+from foxhunt_cli.pipeline.stage import Fused, Step
 from foxhunt_cli.replay import hindsight, path_targets, per
 
 _PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
@@ -53,10 +53,10 @@ def teach(shape: Shape) -> list[Step]:
     ]
 
 
-def updates(shape: Shape) -> list[Step]:
+def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
     path, batch = shape.path, _PATH_BATCH if shape.path else _EXECUTED_BATCH
-    steps: list[Step] = [*(path_targets.table() if path else ())]
+    steps: list[Step | Fused] = [*(path_targets.table() if path else ())]
     for update in range(shape.updates):
         steps += [
             *per.sample(),
@@ -65,10 +65,7 @@ def updates(shape: Shape) -> list[Step]:
             *c51.compose_noise(),
             *c51.forward(batch),
             *c51.loss_and_backward(batch, update, path=path),
-            *iqn.draw_taus(),
-            *iqn.embed_taus(),
-            *iqn.forward(batch, path=path),
-            *iqn.loss_and_backward(batch, path=path),
+            iqn.update(batch, path=path),
             *learn.optimiser("critic"),
             *per.update_priorities(shape.capacity, shape.replay_batch),
             *target.polyak(),

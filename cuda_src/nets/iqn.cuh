@@ -1,0 +1,36 @@
+// What the implicit quantile head's kernels share: the cosine of the embedding and the pairwise loss.
+#pragma once
+#include "generated/structure.cuh"
+#include "include/math.cuh"
+
+#define IQN_COSINES 64
+#define IQN_KAPPA 1.0f  // Huber threshold, scaled reward
+
+// cos(pi x), |x| below 2^22: x minus the nearest integer is exact, so what is left is a polynomial on a quarter turn
+// (least maximal error 1.1e-7) and a sign. fmaf and integer operations only: loops over it vectorise, and the bits are
+// the same on every device. NaN stays NaN.
+static __device__ inline float cos_pi(float x) {
+#ifdef FOXHUNT_DOUBLE
+    return cosf(3.14159265358979323846 * x);
+#else
+    const float shifted = x + 12582912.0f;  // 1.5 x 2^23: the nearest integer in the low bits of the mantissa
+    const float r = x - (shifted - 12582912.0f);
+    const float square = r * r;
+    float y = fmaf(square, -0.024396324f, 0.23493731f);
+    y = fmaf(y, square, -1.335212f);
+    y = fmaf(y, square, 4.0587091f);
+    y = fmaf(y, square, -4.934802f);
+    y = fmaf(y, square, 1.0f);
+    return __int_as_float((int)((unsigned int)__float_as_int(y) ^ ((unsigned int)__float_as_int(shifted) << 31)));
+#endif
+}
+
+// One pair of quantile Huber regression: delta = target - z of quantile tau. Adds |tau - 1(delta < 0)| Huber(delta) to
+// *loss and its slope with respect to delta to *pull.
+static __device__ inline void quantile_huber_pair(float target, float z, float tau, float* loss, float* pull) {
+    const float delta = target - z;
+    const float side = delta < 0.0f ? 1.0f - tau : tau;
+    const float slope = clampf(delta, -IQN_KAPPA, IQN_KAPPA);
+    *loss = fmaf(side * slope, delta - 0.5f * slope, *loss);  // Huber = slope (delta - slope / 2)
+    *pull = fmaf(side, slope, *pull);
+}
