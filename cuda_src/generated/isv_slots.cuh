@@ -1,6 +1,6 @@
 // Generated from foxhunt_cli/isv/slots.toml by foxhunt_cli/isv/header.py: do not edit.
 #pragma once
-// layout 8743c3f679807225
+// layout 121fd1324075c463
 #define ISV_SIZE 640
 #define ISV_GAMMA 400  // control, 1: discount per environment step
 #define ISV_TARGET_TAU 401  // control, 1: Polyak rate of the target networks
@@ -215,3 +215,19 @@
 #define ISV_OVERRIDDEN_SHARE 611  // diag, 1: share of drawn actions changed by gates, stops and pending orders
 #define ISV_ENCODING_DRIFT 612  // diag, 1: relative change of stored encodings
 #define ISV_CLOSED_LOTS_EMA 613  // signal, lots: lots of closed trades
+#define ISV_UNIT_ACTIVE_0 614  // diag, 1: share of rows that hold unit 0 at the end of the iteration
+#define ISV_UNIT_ACTIVE_1 615  // diag, 1: share of rows that hold unit 1 at the end of the iteration
+#define ISV_UNIT_ACTIVE_2 616  // diag, 1: share of rows that hold unit 2 at the end of the iteration
+#define ISV_UNIT_ACTIVE_3 617  // diag, 1: share of rows that hold unit 3 at the end of the iteration
+#define ISV_UNIT_LOTS_0 618  // diag, lots: mean |lots| of unit 0 over the rows that hold it
+#define ISV_UNIT_LOTS_1 619  // diag, lots: mean |lots| of unit 1 over the rows that hold it
+#define ISV_UNIT_LOTS_2 620  // diag, lots: mean |lots| of unit 2 over the rows that hold it
+#define ISV_UNIT_LOTS_3 621  // diag, lots: mean |lots| of unit 3 over the rows that hold it
+#define ISV_UNIT_TRAIL_0 622  // diag, ticks: mean trail distance of unit 0 over the rows that hold it
+#define ISV_UNIT_TRAIL_1 623  // diag, ticks: mean trail distance of unit 1 over the rows that hold it
+#define ISV_UNIT_TRAIL_2 624  // diag, ticks: mean trail distance of unit 2 over the rows that hold it
+#define ISV_UNIT_TRAIL_3 625  // diag, ticks: mean trail distance of unit 3 over the rows that hold it
+#define ISV_UNIT_AGE_0 626  // diag, steps: mean steps since unit 0 was opened, over the rows that hold it
+#define ISV_UNIT_AGE_1 627  // diag, steps: mean steps since unit 1 was opened, over the rows that hold it
+#define ISV_UNIT_AGE_2 628  // diag, steps: mean steps since unit 2 was opened, over the rows that hold it
+#define ISV_UNIT_AGE_3 629  // diag, steps: mean steps since unit 3 was opened, over the rows that hold it

@@ -35,7 +35,7 @@ _BEFORE_REPLAY = {
     "rollout": r"rl_pi_action|rl_action_begin|rl_min_hold|rl_trail|rl_drawdown|rl_heat|actions_to|lobsim"
     r"|extract_realized|rl_unit_state|rl_trade_context|rl_recent|rl_hindsight_track",
     "reward and statistics": r"ema_update|rl_fused_reward|rl_reward_stat|action_entropy|rl_event|rl_market_stat"
-    r"|rl_dones|rl_step_counter",
+    r"|rl_unit_statistics|rl_dones|rl_step_counter",
     "controllers": r"rl_controller_|rl_atom_span_reproject",
     "replay: push": r"rl_per_",
     "replay: hindsight": r"rl_hindsight_",

@@ -81,16 +81,9 @@ def check(source: Run, json: JSON = False) -> None:
 
 
 def _kernels(manifest: dict[str, Any]) -> list[str] | None:
-    """Kernels of the run's list, from its configuration; None where that is not one of this version's."""
-    from foxhunt_cli.config.run import RunConfig
-    from foxhunt_cli.pipeline.build import kernels_of
-    from foxhunt_cli.pipeline.iteration import training
-    from foxhunt_cli.train.engine import shape_of
-
-    try:
-        return kernels_of(training(shape_of(RunConfig.model_validate(manifest["config"]))))
-    except (KeyError, ValueError):
-        return None
+    """Kernels of the run, by its manifest; None where that is missing."""
+    found = manifest.get("kernels")
+    return found if isinstance(found, list) else None
 
 
 def compare(

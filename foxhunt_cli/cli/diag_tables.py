@@ -35,7 +35,7 @@ def slots(
       foxhunt diag slots --kind tunable --json
     """
     from foxhunt_cli.cli.console import Terminal
-    from foxhunt_cli.isv.seeds import preset_seeds
+    from foxhunt_cli.isv.seeds import PRESETS, preset_seeds
     from foxhunt_cli.isv.table import KINDS
     from foxhunt_cli.isv.table import slots as table
 
@@ -50,12 +50,14 @@ def slots(
         raise typer.BadParameter(
             f"no slot contains {' or '.join(map(repr, words or ()))}; 'foxhunt diag slots' lists all"
         )
-    terminal, preset = Terminal(), preset_seeds("foxhunt")
+    terminal = Terminal()
+    # By preset, the default one first. The table's own seeds are those of preset seed but for its few differences.
+    seeds = [{f"seed_{p}": preset_seeds(p).get(slot.name.lower(), slot.seed) for p in PRESETS} for slot in chosen]
     if json:
-        terminal.json([{**vars(slot), "seed_foxhunt": preset.get(slot.name.lower(), slot.seed)} for slot in chosen])
+        terminal.json([{**vars(slot), **own} for slot, own in zip(chosen, seeds, strict=True)])
         return
-    for slot in chosen:
-        _show_slot(slot, preset.get(slot.name.lower()), terminal)
+    for slot, own in zip(chosen, seeds, strict=True):
+        _show_slot(slot, *own.values(), terminal)
 
 
 def pipeline(
@@ -142,12 +144,11 @@ def _named(text: str, words: list[str] | None) -> bool:
     return not words or any(word.lower() in text.lower() for word in words)
 
 
-def _show_slot(slot: Slot, foxhunt_seed: float | None, terminal: Terminal) -> None:
+def _show_slot(slot: Slot, foxhunt_seed: float, other_seed: float, terminal: Terminal) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    differs = foxhunt_seed is not None and foxhunt_seed != slot.seed
-    seed = f"seed {slot.seed:g}" + (f" (preset foxhunt {foxhunt_seed:g})" if differs else "")
+    seed = f"seed {foxhunt_seed:g}" + (f" (preset seed {other_seed:g})" if other_seed != foxhunt_seed else "")
     unit = "" if slot.unit == "1" else f" {slot.unit}"
     settable = f"{seed}, {slot.lower:g} .. {slot.upper:g}{unit}" if slot.kind in ("tunable", "control") else slot.unit
     terminal.show(Text.assemble(f"{slot.number}  ", (slot.name, "bold"), f"  {slot.kind}  {settable}"))

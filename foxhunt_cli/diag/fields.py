@@ -1,24 +1,38 @@
 """From one ISV copy to one record of run.jsonl.
 
 Owns the derived fields and the nesting. Every other field is a slot: its place in the record is the table's
-``field``. A signal or diagnostic whose owner kernel is not part of the run's list is left out: it would be a zero
-that nobody measured.
+``field``; fields that end in a number are the elements of a list. A signal or diagnostic whose owner kernel is not part
+of the run's list is left out: it would be a zero that nobody measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from foxhunt_cli.isv.table import Slot, number, slots
 
-_SHARES = "actions.share."
+# Fields that are no slot: name -> (JSON type, unit, what it is).
+DERIVED = {
+    "step": ("integer", "steps", "environment steps done by a row at the end of the iteration"),
+    "iteration": ("integer", "1", "iterations done"),
+    "time": ("number", "s", "wall clock at the drain, seconds since 1970"),
+    "nonfinite": (
+        "array",
+        "names",
+        "fields of this line whose number was not finite and is null here; an empty list is the rule",
+    ),
+    "market.win_rate": ("number", "1", "wins / trades_closed of this iteration; absent where none closed"),
+    "perf.env_steps_per_s": ("number", "steps/s", "environment steps a second, all rows, since the drain before"),
+    "perf.step_us": ("number", "us", "wall time of one environment step of all rows, learning included"),
+}
 
 
 def live_slots(kernels: Collection[str]) -> tuple[Slot, ...]:
-    """Slots a run with these kernels reports: what a person set, and what one of the kernels writes."""
+    """Slots a run reports: what a person set, and what one of ``kernels``, or one that they stand for, writes."""
     always = ("tunable", "control")
     return tuple(s for s in slots() if s.kind in always or s.owner == "host" or s.owner in kernels)
 
@@ -28,25 +42,29 @@ def record(isv: np.ndarray, live: Collection[Slot], extra: dict[str, Any]) -> di
     out: dict[str, Any] = {}
     for field, value in extra.items():
         _put(out, field, value)
-    shares: list[float] = []
+    values = isv.tolist()
     for slot in live:
-        value = float(isv[slot.number])
-        if slot.field.startswith(_SHARES):
-            shares.append(value)
-        elif slot.name == "TRAIN_STEP":
-            out["step"] = int(value)
-        else:
-            _put(out, slot.field, value)
-    if shares:
-        out.setdefault("actions", {})["share"] = shares
-    trades = float(isv[number("TRADES_CLOSED")])
+        value = values[slot.number]
+        _put(out, slot.field, int(value) if slot.field == "step" else value)
+    trades = values[number("TRADES_CLOSED")]
     if trades > 0:
-        _put(out, "market.win_rate", float(isv[number("WINS")]) / trades)
+        _put(out, "market.win_rate", values[number("WINS")] / trades)
     return out
 
 
-def _put(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    *parents, leaf = dotted.split(".")
+@cache
+def place(field: str) -> tuple[tuple[str, ...], str, bool]:
+    """(names of the objects around it, its own name, whether it is an element of the list of that name)."""
+    *parents, leaf = field.split(".")
+    return (tuple(parents[:-1]), parents[-1], True) if leaf.isdecimal() else (tuple(parents), leaf, False)
+
+
+def _put(tree: dict[str, Any], field: str, value: Any) -> None:
+    """Elements of a list come in their order."""
+    parents, leaf, element = place(field)
     for parent in parents:
         tree = tree.setdefault(parent, {})
-    tree[leaf] = value
+    if element:
+        tree.setdefault(leaf, []).append(value)
+    else:
+        tree[leaf] = value

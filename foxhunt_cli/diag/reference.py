@@ -1,6 +1,6 @@
 """Renders ``docs/slots.md`` and ``docs/diagnostics.md`` from the slot table, the derived fields and the criteria.
 
-``python -m foxhunt_cli.diag.reference`` rewrites them; a test renders them again and compares.
+``python -m foxhunt_cli.diag.reference`` rewrites them and the schema; a test renders them again and compares.
 """
 
 from __future__ import annotations
@@ -9,23 +9,12 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+from foxhunt_cli.diag import schema
 from foxhunt_cli.diag.anomalies import ACTIONS
-from foxhunt_cli.isv.seeds import preset_seeds
+from foxhunt_cli.diag.fields import DERIVED
+from foxhunt_cli.isv.seeds import PRESETS, preset_seeds
 from foxhunt_cli.isv.table import Slot, slots
 
-# Fields that are no slot: name -> (unit, what it is).
-DERIVED = {
-    "step": ("steps", "environment steps done by a row at the end of the iteration"),
-    "iteration": ("1", "iterations done"),
-    "time": ("s", "wall clock at the drain, seconds since 1970"),
-    "nonfinite": (
-        "names",
-        "fields of this line whose number was not finite and is null here; an empty list is the rule",
-    ),
-    "market.win_rate": ("1", "wins / trades_closed of this iteration; absent where none closed"),
-    "perf.env_steps_per_s": ("steps/s", "environment steps a second, all rows, since the drain before"),
-    "perf.step_us": ("us", "wall time of one environment step of all rows, learning included"),
-}
 _KINDS = {
     "tunable": "set by a person, constant in a run",
     "control": "written by its controller; the seed is where it starts",
@@ -66,8 +55,8 @@ def render_slots() -> str:
 
 
 def _slot_row(slot: Slot) -> str:
-    value = preset_seeds("foxhunt").get(slot.name.lower(), slot.seed)
-    seed = f"{value:g}" + (f" (preset seed {slot.seed:g})" if value != slot.seed else "")
+    value, other = (preset_seeds(preset).get(slot.name.lower(), slot.seed) for preset in PRESETS)
+    seed = f"{value:g}" + (f" (preset seed {other:g})" if value != other else "")
     settable = slot.kind in ("tunable", "control")
     cells = (str(slot.number), f"`{slot.name}`", slot.kind, seed if settable else "",
              f"{slot.lower:g} .. {slot.upper:g}" if settable else "", slot.unit, slot.meaning,
@@ -87,20 +76,21 @@ def _head() -> Iterator[str]:
         "<!-- written by foxhunt_cli/diag/reference.py: do not edit -->",
         "",
         "One JSON object a line, one line an iteration (T environment steps of all rows and the learning from them),",
-        'or every `log_every`-th. Fields nest by topic: `loss.v` is `{"loss": {"v": ...}}`. A signal or diagnostic',
-        "stands in the log only where the kernel that writes it is part of the run. A number that is not finite is",
-        "null, and `nonfinite` names its field. Only the last line of a file may be torn, by a kill; every reader",
-        "leaves it out and says so.",
+        'or every `log_every`-th. Fields nest by topic: `loss.v` is `{"loss": {"v": ...}}`; those that end in a number',
+        "are elements of a list. A signal or diagnostic stands in the log only where the kernel that writes it is part",
+        "of the run. A number that is not finite is null, and `nonfinite` names its field. Only the last line of a file",
+        "may be torn, by a kill; every reader leaves it out and says so.",
         "",
-        "`foxhunt diag export` writes the same as CSV, Parquet or TensorBoard events; `foxhunt_cli.api` reads it into",
-        "arrays.",
+        "The JSON schema of a line is `foxhunt_cli/diag/run.schema.json`; it travels in the package, and",
+        "`python -m foxhunt_cli.diag.schema` prints it. `foxhunt diag export` writes the log as CSV, Parquet or",
+        "TensorBoard events; `foxhunt_cli.api` reads it into arrays.",
         "",
     )
 
 
 def _derived() -> Iterator[str]:
     yield from ("## Of the line itself", "", "| field | unit | meaning |", "|---|---|---|")
-    yield from (f"| `{name}` | {unit} | {meaning} |" for name, (unit, meaning) in DERIVED.items())
+    yield from (f"| `{name}` | {unit} | {meaning} |" for name, (_, unit, meaning) in DERIVED.items())
     yield ""
 
 
@@ -116,9 +106,8 @@ def _actions() -> Iterator[str]:
 
 
 def _topics() -> Iterator[str]:
-    logged = sorted(
-        (s for s in slots() if not s.field.startswith("actions.share.")), key=lambda s: s.field.split(".")[0]
-    )
+    shares = "actions.share."
+    logged = sorted((s for s in slots() if not s.field.startswith(shares)), key=lambda s: s.field.split(".")[0])
     for topic, group in groupby(logged, key=lambda slot: slot.field.split(".")[0]):
         if topic == "step":
             continue
@@ -135,8 +124,9 @@ def _criteria() -> Iterator[str]:
 
 
 def main() -> None:
-    """Rewrite both files in the source tree."""
+    """Rewrite the three files in the source tree."""
     docs = Path(__file__).resolve().parents[2] / "docs"
+    Path(__file__).with_name(schema.FILE).write_text(schema.render())
     (docs / "slots.md").write_text(render_slots())
     (docs / "diagnostics.md").write_text(render_diagnostics())
 

@@ -18,6 +18,9 @@ import numpy as np
 from foxhunt_cli.isv.table import ISV_SIZE, Slot, by_name, slots
 
 
+PRESETS = ("foxhunt", "seed")  # the default first
+
+
 class SeedError(ValueError):
     """An ISV seed is unknown, not finite, not settable or out of bounds; the message names key, value and range."""
 

@@ -186,3 +186,22 @@ def step_counter_adds_the_rollout(trial: Trial) -> None:
         trial.equal(
             f"T {rollout}", 100 + rollout, trial.run("rl_step_counter_update", {"isv": isv}, T=rollout)["isv"][608]
         )
+
+
+@oracle("signals")
+def unit_statistics_match_numpy(trial: Trial) -> None:
+    """Means over the rows that hold a unit; what no row holds keeps its last value."""
+    rng = np.random.default_rng(5)
+    for rows in (1, 3, 16, 300):
+        lots = np.where(rng.random((rows, 4)) < [0.9, 0.5, 0.2, 0.0], rng.integers(1, 4, (rows, 4)), 0)
+        lots = (lots * rng.choice([-1, 1], (rows, 1))).astype(np.int32)
+        trail, age = rng.random((rows, 4)).astype(np.float32) * 20, rng.integers(0, 90, (rows, 4)).astype(np.int32)
+        isv = isv_vector()
+        isv[number("UNIT_LOTS_0") : number("UNIT_AGE_3") + 1] = -1.0
+        arrays = {"unit_lots": lots, "unit_trail": trail, "unit_age": age, "isv": isv}
+        got = trial.run("rl_unit_statistics", arrays, B=rows)["isv"]
+        held = lots != 0
+        trial.close(f"B {rows}: active", held.mean(axis=0), got[number("UNIT_ACTIVE_0") :][:4], 1e-6)
+        for name, values in (("LOTS", np.abs(lots)), ("TRAIL", trail), ("AGE", age)):
+            wanted = [values[held[:, u], u].mean() if held[:, u].any() else -1.0 for u in range(4)]
+            trial.close(f"B {rows}: {name.lower()}", np.array(wanted), got[number(f"UNIT_{name}_0") :][:4], 1e-4)

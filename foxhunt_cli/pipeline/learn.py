@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from types import ModuleType
 
 from foxhunt_cli.nets import direction, encoder_full, encoder_mlp, frd, outcome, policy
@@ -25,10 +26,10 @@ def snapshots(shape: Shape) -> int:
 
 
 def parameters(shape: Shape) -> tuple[Parameter, ...]:
-    """Every tensor the on-policy update owns, encoder first."""
+    """Every tensor the on-policy update owns, encoder first; it has a target copy where the critic looks through one."""
     heads = SUPERVISED if shape.supervised else ()
     return (
-        *ENCODERS[shape.encoder].PARAMETERS,
+        *(replace(tensor, target=not shape.sees_position) for tensor in ENCODERS[shape.encoder].PARAMETERS),
         *policy.PARAMETERS,
         *(tensor for head in heads for tensor in head.PARAMETERS),
     )

@@ -27,6 +27,7 @@ _STATISTICS = (
     "action_entropy_per_step",
     "rl_event_counters",
     "rl_market_statistics",
+    "rl_unit_statistics",
     "rl_dones_ema",
     "rl_step_counter_update",
 )

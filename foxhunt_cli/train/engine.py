@@ -22,7 +22,7 @@ from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import control, critic, learn
-from foxhunt_cli.pipeline.build import build, kernels_of, names_of
+from foxhunt_cli.pipeline.build import build, done_by, kernels_of, names_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
@@ -57,6 +57,7 @@ _CODES = ("group_code", "branch_code", "encoder_code")
 class Engine:
     """Everything a recorded iteration touches. ``arrays`` holds device arrays by buffer or tensor name.
 
+    kernels: those whose work an iteration does, launched on their own or within a fused one.
     prefill: the plan of the first ``prefill_iterations`` iterations, in which the critic does not learn yet.
     """
 
@@ -185,8 +186,7 @@ def build_engine(
     shape, dims = shape_of(config, device), dimensions(config, data)
     layout, parameters = _parameters(device, config, shape, dims)
     listed = steps(shape)
-    names = tuple(kernels_of(listed))
-    device.compile([kernel(name) for name in names])
+    device.compile([kernel(name) for name in kernels_of(listed)])
 
     arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
@@ -195,7 +195,13 @@ def build_engine(
     _seed(device, arrays, config, data)
     operations = build(listed, arrays, dims, device)
     engine = Engine(
-        device, dims, arrays, layout, names, device.plan(operations, use_graph=config.graph), len(operations)
+        device,
+        dims,
+        arrays,
+        layout,
+        tuple(done_by(listed)),
+        device.plan(operations, use_graph=config.graph),
+        len(operations),
     )
     if steps is training and shape.critic:
         first = build(training(shape, learn_critic=False), arrays, dims, device)

@@ -91,11 +91,12 @@ def _start(config: RunConfig, terminal: LoggedTerminal, stop: StopRequest) -> Ru
     lock = lock_run(path)
     terminal.log_to(path / run_dir.NOTES)
     seeds = preset_seeds(config.preset) | config.isv
-    manifest = run_dir.manifest(config, work.engine.device.describe(), work.data_facts(), seeds)
+    engine = work.engine
+    manifest = run_dir.manifest(config, engine.device.describe(), work.data_facts(), seeds, engine.kernels)
     run_dir.write_manifest(path, manifest)
     terminal.note(f"run: {path}")
     log = RunLogWriter(path / run_dir.RUN_LOG)
-    return Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest)
+    return Run(config, terminal, engine, work.evaluator, path, lock, log, manifest)
 
 
 def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: StopRequest) -> Run:

@@ -9,6 +9,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,8 +145,10 @@ def config_of(run: Path, config: dict[str, Any]) -> RunConfig:
         raise FileError(f"{run / MANIFEST}: 'config': {first}; the run cannot be continued with this version") from None
 
 
-def manifest(config: RunConfig, device: dict[str, Any], data: dict[str, Any], isv: dict[str, float]) -> dict[str, Any]:
-    """What identifies a run: resolved config, seeds, data, versions, device, kernels."""
+def manifest(
+    config: RunConfig, device: dict[str, Any], data: dict[str, Any], isv: dict[str, float], kernels: Iterable[str]
+) -> dict[str, Any]:
+    """What identifies a run: resolved config, seeds, data, versions, device, the kernels it runs and their digest."""
     return {
         "format": 1,
         "foxhunt": foxhunt_cli.__version__,
@@ -155,6 +158,7 @@ def manifest(config: RunConfig, device: dict[str, Any], data: dict[str, Any], is
         "isv_seeds": isv,
         "isv_layout": layout_hash(),
         "kernel_hash": kernel_hash(),
+        "kernels": sorted(kernels),
         "data": data,
         "device": device,
         "versions": _versions(),

@@ -12,7 +12,8 @@ from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
 from foxhunt_cli.isv.table import number, slots
 from foxhunt_cli.nets import policy
-from foxhunt_cli.pipeline import encoding, iteration
+from foxhunt_cli.nets.params import CHUNK
+from foxhunt_cli.pipeline import critic, encoding, iteration
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step
 from foxhunt_cli.train.engine import Engine, build_engine, shape_of
@@ -125,6 +126,15 @@ def test_the_context_term_stays_zero_and_everything_else_learns() -> None:
     ]
     assert sorted(still) == ["w_pi_ctx", "w_v_ctx"]
     assert e.arrays["w_pi"].shape == (128, 11) and e.arrays["w_c51"].shape == (128, 11 * 21)
+
+
+@pytest.mark.parametrize("encoder", ["full", "mlp"])
+def test_an_encoder_that_the_critic_sees_itself_has_no_target_copy(encoder: str) -> None:
+    e = seed_engine(2, f"encoder={encoder}")
+    copies = {name for name in e.layout.offsets if f"target_{name}" in e.arrays}
+    assert copies == {tensor.name for tensor in critic.parameters()}
+    sizes = [np.prod(e.layout.offsets[name][1]) for name in copies]
+    assert sum(sizes) <= e.arrays["target_params"].size < sum(sizes) + CHUNK * len(sizes)
 
 
 @pytest.mark.parametrize("batch", [1, 16])

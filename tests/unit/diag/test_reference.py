@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from foxhunt_cli.diag import schema
 from foxhunt_cli.diag.check import check
-from foxhunt_cli.diag.fields import record
+from foxhunt_cli.diag.fields import DERIVED, record
 from foxhunt_cli.diag.reader import flatten
-from foxhunt_cli.diag.reference import _CRITERIA, DERIVED, render_diagnostics, render_slots
+from foxhunt_cli.diag.reference import _CRITERIA, render_diagnostics, render_slots
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.isv.table import ISV_SIZE, number, slots
 
@@ -20,6 +21,7 @@ REMEDY = "run: python -m foxhunt_cli.diag.reference"
 def test_references_are_up_to_date():
     assert (DOCS / "slots.md").read_text() == render_slots(), REMEDY
     assert (DOCS / "diagnostics.md").read_text() == render_diagnostics(), REMEDY
+    assert schema.shipped() == schema.schema(), REMEDY
 
 
 def test_every_field_of_a_record_is_documented():
