@@ -17,7 +17,6 @@ import numpy as np
 
 from foxhunt_cli.isv.table import ISV_SIZE, Slot, by_name, slots
 
-
 PRESETS = ("foxhunt", "seed")  # the default first
 
 

@@ -26,7 +26,10 @@ def snapshots(shape: Shape) -> int:
 
 
 def parameters(shape: Shape) -> tuple[Parameter, ...]:
-    """Every tensor the on-policy update owns, encoder first; it has a target copy where the critic looks through one."""
+    """Every tensor the on-policy update owns, the encoder's first.
+
+    Those have target copies where the critic looks through a target encoder.
+    """
     heads = SUPERVISED if shape.supervised else ()
     return (
         *(replace(tensor, target=not shape.sees_position) for tensor in ENCODERS[shape.encoder].PARAMETERS),
