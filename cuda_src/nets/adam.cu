@@ -3,8 +3,9 @@
 // A span is a contiguous part of the flat parameter vector that one update owns (the on-policy tensors, or the
 // critic's). group_code, branch_code and encoder_code hold one byte per CHUNK parameters.
 #include "generated/isv_slots.cuh"
-#include "include/reduce.cuh"
+#include "include/eight.cuh"
 #include "include/math.cuh"
+#include "include/reduce.cuh"
 
 #define CHUNK 32              // parameters per code byte (nets/params.py)
 #define N_BRANCHES 5
@@ -18,16 +19,16 @@
 
 // rl_grad_chunk_squares: sum of squares of each chunk of gradients.
 // launch: threads n_chunks, block 64
-// One thread a chunk, ascending order. grads [n_chunks * 32]; chunk_square [n_chunks].
+// One thread a chunk: eight sums of every eighth element, then their sum. grads [n_chunks * 32]; chunk_square [n_chunks].
 extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chunk_square, int n_chunks) {
     int c = blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= n_chunks) return;
-    float sum = 0.0f;
-    for (int i = 0; i < CHUNK; ++i) {
-        const float g = grads[(long long)c * CHUNK + i];
-        sum = fmaf(g, g, sum);
+    eight sum = eight_of(0.0f);
+    for (int i = 0; i < CHUNK; i += EIGHT) {
+        const eight g = eight_load(grads + (long long)c * CHUNK + i);
+        sum = eight_fma(g, g, sum);
     }
-    chunk_square[c] = sum;
+    chunk_square[c] = eight_sum(sum);
 }
 
 // rl_grad_norms: norms of branches and heads, the encoder's clip factor, and whether the update may be applied.
@@ -36,8 +37,9 @@ extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chun
 // One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; nonfinite_parts [8]; adam_step [6] updates done
 // per group; fault [2] = consecutive refused updates, sticky stop flag; update_control [2 + 12] = apply (1/0), encoder
 // clip factor, then per group 1 / (1 - beta1^n) and 1 / sqrt(1 - beta2^n).
-// publish != 0 (the first update of an iteration): branch norms are written and the count of bad numbers starts anew;
-// otherwise it is added to. A non-finite square or loss refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
+// publish != 0 (the on-policy update, first of an iteration): norms are written, the encoder is clipped, the count of bad
+// numbers starts anew; otherwise the count is added to and no norm is formed. A non-finite square or loss refuses the
+// whole update; three in a row set the sticky flag and nothing is updated after it.
 // Slots written: PI_GRAD_NORM_EMA, V_GRAD_NORM_EMA, BRANCH_GRAD_NORM_*, NONFINITE_COUNT. Read: GRAD_CLIP_NORM, ADAM_BETA*.
 extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsigned char* group_code,
                                          const unsigned char* branch_code, const unsigned char* encoder_code,
@@ -52,15 +54,18 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
         const float s = chunk_square[c];
         if (!is_finite(s)) bad += 1.0f;
         seen |= 1u << group_code[c];
+        if (!publish) continue;
         for (int k = 0; k < N_BRANCHES; ++k) branch[k] += branch_code[c] == k ? s : 0.0f;
         encoder += encoder_code[c] ? s : 0.0f;
         pi += group_code[c] == GROUP_PI ? s : 0.0f;
         v += group_code[c] == GROUP_V ? s : 0.0f;
     }
-    for (int k = 0; k < N_BRANCHES; ++k) branch[k] = block_sum(branch[k], scratch);
-    encoder = block_sum(encoder, scratch);
-    pi = block_sum(pi, scratch);
-    v = block_sum(v, scratch);
+    for (int k = 0; publish && k < N_BRANCHES; ++k) branch[k] = block_sum(branch[k], scratch);
+    if (publish) {
+        encoder = block_sum(encoder, scratch);
+        pi = block_sum(pi, scratch);
+        v = block_sum(v, scratch);
+    }
     bad = block_sum(bad, scratch);
     bool present[N_GROUPS];
     for (int g = 0; g < N_GROUPS; ++g) present[g] = __syncthreads_or((int)(seen >> g & 1u)) != 0;
@@ -92,27 +97,30 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
 }
 
 // rl_adam_step: Adam with bias correction and decoupled weight decay (Kingma 2015, Loshchilov 2019).
-// launch: threads n_chunks*32, block 128
+// launch: threads n_chunks*4, block 128
 // updates: params, adam_m, adam_v
-// One thread a parameter. params, grads, adam_m, adam_v [n_chunks * 32]; codes [n_chunks]; update_control as above.
+// One thread eight parameters. params, grads, adam_m, adam_v [n_chunks * 32]; codes [n_chunks]; update_control as above.
 //   rate = LR of the group x multiplier of the branch;  w -= rate (m^ / (sqrt(v^) + eps) + decay w)
 // Slots read: LR_BCE..LR_AUX, IQN_LR, BRANCH_LR_MULT_*, ADAM_BETA1, ADAM_BETA2, ADAM_EPS, WEIGHT_DECAY.
 extern "C" __global__ void rl_adam_step(float* params, const float* grads, float* adam_m, float* adam_v,
                                         const unsigned char* group_code, const unsigned char* branch_code,
                                         const unsigned char* encoder_code, const float* update_control,
                                         const float* isv, int n_chunks) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n_chunks * CHUNK || update_control[0] == 0.0f) return;
-    const int chunk = i / CHUNK, group = group_code[chunk];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, chunk = i / (CHUNK / EIGHT);
+    if (chunk >= n_chunks || update_control[0] == 0.0f) return;
+    const int group = group_code[chunk];
     const float base = group == GROUP_IQN ? isv[ISV_IQN_LR] : isv[ISV_LR_BCE + group];
     const float rate = base * isv[ISV_BRANCH_LR_MULT_VSN + branch_code[chunk]];
-    const float g = encoder_code[chunk] ? grads[i] * update_control[1] : grads[i];
+    const float clip = encoder_code[chunk] ? update_control[1] : 1.0f;
     const float beta1 = isv[ISV_ADAM_BETA1], beta2 = isv[ISV_ADAM_BETA2];
-    const float m = fmaf(beta1, adam_m[i], (1.0f - beta1) * g);
-    const float v = fmaf(beta2, adam_v[i], (1.0f - beta2) * g * g);
-    adam_m[i] = m;
-    adam_v[i] = v;
-    const float denominator = fmaf(sqrtf(v), update_control[3 + 2 * group], isv[ISV_ADAM_EPS]);
-    const float step = m * update_control[2 + 2 * group] / denominator;
-    params[i] -= rate * fmaf(isv[ISV_WEIGHT_DECAY], params[i], step);
+    const long long at = (long long)i * EIGHT;
+    const eight g = eight_load(grads + at) * clip;
+    const eight m = eight_fma(eight_of(beta1), eight_load(adam_m + at), (1.0f - beta1) * g);
+    const eight v = eight_fma(eight_of(beta2), eight_load(adam_v + at), (1.0f - beta2) * g * g);
+    eight_store(adam_m + at, m);
+    eight_store(adam_v + at, v);
+    const eight denominator =
+        eight_fma(eight_sqrt(v), eight_of(update_control[3 + 2 * group]), eight_of(isv[ISV_ADAM_EPS]));
+    const eight step = m * update_control[2 + 2 * group] / denominator, w = eight_load(params + at);
+    eight_store(params + at, w - rate * eight_fma(eight_of(isv[ISV_WEIGHT_DECAY]), w, step));
 }

@@ -24,9 +24,8 @@ extern "C" __global__ void rl_c51_expected_q(const float* c51_logits, const floa
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int pairs = P * N_ACTIONS;
     if (i >= rows * pairs) return;
-    float x[C51_PADDED], prob[C51_PADDED];
-    c51_softmax(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)(i % pairs) * C51_ATOMS, x, prob);
-    c51_q[(long long)row0 * pairs + i] = c51_mean(prob, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]);
+    const C51Row x = c51_load(c51_logits + (long long)i * C51_ATOMS) + c51_load(b_c51 + i % pairs * C51_ATOMS);
+    c51_q[(long long)row0 * pairs + i] = c51_expectation(x, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]);
 }
 
 // rl_c51_row_q: mean and standard deviation of Q for the actions of each row's own class.
@@ -43,24 +42,18 @@ extern "C" __global__ void rl_c51_row_q(const float* h, const float* w_c51, cons
     const long long from = (long long)t * rows + row;
     const long long columns = (long long)P * N_ACTIONS * C51_ATOMS;
     const long long column = ((P == 1 ? 0 : position_class[from]) * N_ACTIONS + action) * C51_ATOMS;
-    float logits[C51_PADDED], x[C51_PADDED], prob[C51_PADDED];
-    for (int z = 0; z < C51_ATOMS; ++z) logits[z] = 0.0f;
+    C51Row x = c51_load(b_c51 + column), prob;
     for (int k = 0; k < HIDDEN_DIM; ++k) {
-        const float input = h[from * HIDDEN_DIM + k];
-        const float* w = w_c51 + k * columns + column;
-#pragma unroll
-        for (int z = 0; z < C51_ATOMS; ++z) logits[z] = fmaf(input, w[z], logits[z]);
+        const eight input = eight_of(h[from * HIDDEN_DIM + k]);
+        const C51Row w = c51_load(w_c51 + k * columns + column);
+        x = C51Row{eight_fma(input, w.low, x.low), eight_fma(input, w.middle, x.middle),
+                   eight_fma(input, w.high, x.high)};
     }
-    c51_softmax(logits, b_c51 + column, x, prob);
+    c51_softmax(x, &prob);
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
-    const float mean = c51_mean(prob, v_min, v_max);
-    float variance = 0.0f;
-    for (int z = 0; z < C51_ATOMS; ++z) {
-        const float d = c51_atom(z, v_min, v_max) - mean;
-        variance = fmaf(prob[z] * d, d, variance);
-    }
-    q_mean[i] = mean;
-    q_sigma[i] = sqrtf(variance);
+    const C51Row away = c51_indices() + -c51_sum(prob * c51_indices());
+    q_mean[i] = c51_mean(prob, v_min, v_max);
+    q_sigma[i] = (v_max - v_min) / (C51_ATOMS - 1) * sqrtf(c51_sum(prob * away * away));
 }
 
 // argmax_expected_q: the action of largest E[Q] for every class of every row (double DQN, by the online head).
@@ -76,9 +69,8 @@ extern "C" __global__ void argmax_expected_q(const float* c51_logits, const floa
     int best = 0;
     float best_q = 0.0f;
     for (int a = 0; a < N_ACTIONS; ++a) {
-        float x[C51_PADDED], prob[C51_PADDED];
-        c51_softmax(c51_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, b_c51 + bias + a * C51_ATOMS, x, prob);
-        const float q = c51_mean(prob, v_min, v_max);
+        const float* logits = c51_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS;
+        const float q = c51_expectation(c51_load(logits) + c51_load(b_c51 + bias + a * C51_ATOMS), v_min, v_max);
         if (a == 0 || q > best_q) {
             best = a;
             best_q = q;
@@ -98,9 +90,10 @@ extern "C" __global__ void rl_c51_next_distribution(const float* target_logits, 
     if (i >= rows * P) return;
     const int a = best_action[i];
     const long long bias = ((long long)(i % P) * N_ACTIONS + a) * C51_ATOMS;
-    float x[C51_PADDED], prob[C51_PADDED];
-    c51_softmax(target_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS, target_b_c51 + bias, x, prob);
-    for (int z = 0; z < C51_ATOMS; ++z) next_prob[(long long)i * C51_ATOMS + z] = prob[z];
+    const float* logits = target_logits + ((long long)i * N_ACTIONS + a) * C51_ATOMS;
+    C51Row prob;
+    c51_softmax(c51_load(logits) + c51_load(target_b_c51 + bias), &prob);
+    c51_store(next_prob + (long long)i * C51_ATOMS, prob);
 }
 
 // bellman_target_projection: distribution of r + gamma^n (1 - d) Z' on the atoms, for the executed action.
@@ -119,11 +112,10 @@ extern "C" __global__ void bellman_target_projection(const float* next_prob, con
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
     const float keep = replay_terminal[row] ? 0.0f : replay_discount[row];
     const float* next = next_prob + ((long long)row * P + head_class(replay_next_lots[row], P)) * C51_ATOMS;
-    float target[C51_PADDED], prob[C51_PADDED];
-    c51_load(next, prob);
-    row_clipped[row] = c51_project(prob, replay_reward[row], keep, v_min, v_max, target);
-    row_target[row] = fmaf(keep, c51_mean(prob, v_min, v_max), replay_reward[row]);
-    for (int z = 0; z < C51_ATOMS; ++z) c51_target[(long long)row * C51_ATOMS + z] = target[z];
+    const C51Target target = c51_target_of(next, replay_reward[row], keep, v_min, v_max);
+    row_clipped[row] = target.clipped;
+    row_target[row] = target.mean;
+    c51_store(c51_target + (long long)row * C51_ATOMS, target.mass);
 }
 
 // rl_c51_executed_loss: cross-entropy at the executed action, and the gradient of every pair's logits.
@@ -146,62 +138,75 @@ extern "C" __global__ void rl_c51_executed_loss(const float* c51_logits, const f
         for (int z = 0; z < C51_ATOMS; ++z) grad[z] = 0.0f;
         return;
     }
-    float target[C51_PADDED], prob[C51_PADDED], mass;
-    c51_load(c51_target + (long long)row * C51_ATOMS, target);
-    c51_td[row] = c51_cross_entropy(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)pair * C51_ATOMS, target,
-                                    prob, &mass);
-    row_gap[row] = c51_mean(prob, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]) - row_target[row];
-    const float scale = isv[ISV_LOSS_LAMBDA_Q] * is_weight[row] / rows;
-    for (int z = 0; z < C51_ATOMS; ++z) grad[z] = scale * (prob[z] * mass - target[z]);
+    C51Target target = {c51_load(c51_target + (long long)row * C51_ATOMS), 0.0f, row_target[row], 0.0f};
+    target.total = c51_sum(target.mass);
+    C51Row prob;
+    const C51Row x = c51_load(c51_logits + (long long)i * C51_ATOMS) + c51_load(b_c51 + pair * C51_ATOMS);
+    c51_td[row] = c51_cross_entropy(x, target, &prob);
+    row_gap[row] = c51_mean(prob, isv[ISV_C51_V_MIN], isv[ISV_C51_V_MAX]) - target.mean;
+    c51_store(grad, c51_slope(prob, target, isv[ISV_LOSS_LAMBDA_Q] * is_weight[row] / rows));
 }
 
 // rl_c51_path_loss: path targets of every class and action: projection, cross-entropy and gradient in one go.
-// launch: threads rows*P*11, block 64
-// One thread a (row, class p, action a). c51_logits [rows, P*11*21], b_c51 of the online head at h; next_prob
-// [rows, P, 21] of the target head at h_n; path_return [rows, P*11] = R(p, a); next_class [P*11] class after a;
-// replay_discount [rows] gamma^n; replay_terminal [rows]; is_weight [rows]; grad_c51_logits [rows, P*11*21];
-// pair_loss, pair_target (mean before clipping), pair_clipped (mass outside the span), pair_gap (E[Q] - pair_target)
-// [rows, P*11]. Loss = mean over pairs; gradient LOSS_LAMBDA_Q weight (p - target) / (rows pairs).
-// Slots read: LOSS_LAMBDA_Q, C51_V_MIN, C51_V_MAX.
-extern "C" __global__ void rl_c51_path_loss(const float* c51_logits, const float* b_c51, const float* next_prob,
-                                            const float* path_return, const signed char* next_class,
-                                            const float* replay_discount, const unsigned char* replay_terminal,
-                                            const float* is_weight, const float* isv, float* grad_c51_logits,
-                                            float* pair_loss, float* pair_target, float* pair_clipped,
-                                            float* pair_gap, int rows, int P) {
+// launch: threads rows*P, block 16
+// One thread a (row, class p), which goes through the actions: many have no effect on the position, and their target is
+// that of Hold. c51_logits [rows, P*11*21], b_c51 of the online head at h; next_prob [rows, P, 21] of the target head at
+// h_n; path_return [rows, P*11] = R(p, a); next_class [P*11] class after a; replay_lots, replay_action, replay_discount
+// (gamma^n), replay_terminal, is_weight [rows]; grad_c51_logits [rows, P*11*21]. Of a class, [rows, P]: class_loss the
+// mean cross-entropy; class_top, class_low the largest and least mean target before clipping; class_clipped the mean
+// mass outside the span. row_gap [rows] = E[Q] - mean target at the executed action. Loss = mean over pairs; gradient
+// LOSS_LAMBDA_Q weight (p - target) / (rows pairs). Slots read: LOSS_LAMBDA_Q, C51_V_MIN, C51_V_MAX.
+extern "C" __global__ void rl_c51_path_loss(
+    const float* c51_logits, const float* b_c51, const float* next_prob, const float* path_return,
+    const signed char* next_class, const signed char* replay_lots, const signed char* replay_action,
+    const float* replay_discount, const unsigned char* replay_terminal, const float* is_weight, const float* isv,
+    float* grad_c51_logits, float* class_loss, float* class_top, float* class_low, float* class_clipped, float* row_gap,
+    int rows, int P) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    const int pairs = P * N_ACTIONS;
-    if (i >= rows * pairs) return;
-    const int row = i / pairs, pair = i - row * pairs;
+    if (i >= rows * P) return;
+    const int row = i / P, p = i - row * P, first = p * N_ACTIONS;
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
     const float keep = replay_terminal[row] ? 0.0f : replay_discount[row];
-    const float* next = next_prob + ((long long)row * P + next_class[pair]) * C51_ATOMS;
+    const float scale = isv[ISV_LOSS_LAMBDA_Q] * is_weight[row] / ((float)rows * P * N_ACTIONS);
+    const float* next = next_prob + (long long)row * P * C51_ATOMS;
+    const float* reward = path_return + (long long)i * N_ACTIONS;
+    const int executed = p == head_class(replay_lots[row], P) ? replay_action[row] : N_ACTIONS;
+    const int stay = next_class[first + ACTION_HOLD];
+    const C51Target held = c51_target_of(next + stay * C51_ATOMS, reward[ACTION_HOLD], keep, v_min, v_max);
 
-    float target[C51_PADDED], prob[C51_PADDED], mass;
-    c51_load(next, prob);
-    pair_clipped[i] = c51_project(prob, path_return[i], keep, v_min, v_max, target);
-    const float mean = fmaf(keep, c51_mean(prob, v_min, v_max), path_return[i]);
-    pair_target[i] = mean;
-    pair_loss[i] = c51_cross_entropy(c51_logits + (long long)i * C51_ATOMS, b_c51 + (long long)pair * C51_ATOMS, target,
-                                     prob, &mass);
-    pair_gap[i] = c51_mean(prob, v_min, v_max) - mean;
-    const float scale = isv[ISV_LOSS_LAMBDA_Q] * is_weight[row] / ((float)rows * pairs);
-    float* grad = grad_c51_logits + (long long)i * C51_ATOMS;
-    for (int z = 0; z < C51_ATOMS; ++z) grad[z] = scale * (prob[z] * mass - target[z]);
+    float loss = 0.0f, clipped = 0.0f, top = held.mean, low = held.mean;
+    for (int a = 0; a < N_ACTIONS; ++a) {
+        const long long at = ((long long)i * N_ACTIONS + a) * C51_ATOMS;
+        const int to = next_class[first + a];
+        const bool holds = to == stay && reward[a] == reward[ACTION_HOLD];
+        const C51Target target = holds ? held : c51_target_of(next + to * C51_ATOMS, reward[a], keep, v_min, v_max);
+        const C51Row x = c51_load(c51_logits + at) + c51_load(b_c51 + (first + a) * C51_ATOMS);
+        C51Row prob;
+        loss += c51_cross_entropy(x, target, &prob);
+        clipped += target.clipped;
+        top = max_keep_nan(top, target.mean);
+        low = min_keep_nan(low, target.mean);
+        if (a == executed) row_gap[row] = c51_mean(prob, v_min, v_max) - target.mean;
+        c51_store(grad_c51_logits + at, c51_slope(prob, target, scale));
+    }
+    class_loss[i] = loss / N_ACTIONS;
+    class_top[i] = top;
+    class_low[i] = low;
+    class_clipped[i] = clipped / N_ACTIONS;
 }
 
 // rl_q_target_statistics: largest and smallest target and the share of mass clipped, over an iteration's updates.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if n <= 4096 else 128
 // updates: isv
-// One block, fixed order. targets, clipped [n] of this update; update = 0 starts anew, later updates widen the
+// One block, fixed order. tops, lows, clipped [n] of this update; update = 0 starts anew, later updates widen the
 // extremes and average the share. Slots written: Q_TARGET_MAX, Q_TARGET_MIN, Q_TARGET_CLIP_RATE. NaN shows.
-extern "C" __global__ void rl_q_target_statistics(const float* targets, const float* clipped, float* isv, int n,
-                                                  int update) {
+extern "C" __global__ void rl_q_target_statistics(const float* tops, const float* lows, const float* clipped,
+                                                  float* isv, int n, int update) {
     __shared__ float scratch[32];
     float top = -MATH_FLOAT_MAX, low = MATH_FLOAT_MAX, sum = 0.0f;
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        top = max_keep_nan(top, targets[i]);
-        low = min_keep_nan(low, targets[i]);
+        top = max_keep_nan(top, tops[i]);
+        low = min_keep_nan(low, lows[i]);
         sum += clipped[i];
     }
     top = block_max(top, scratch);
@@ -219,18 +224,13 @@ extern "C" __global__ void rl_q_target_statistics(const float* targets, const fl
 }
 
 // rl_q_bias: mean of E[Q](s, a) - target at the executed action, into its EMA.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // updates: isv
-// One block, fixed order. q_gap [rows, width]: width = P*11 (path targets: the row's pair is read) or 1 (executed
-// action); replay_lots, replay_action [rows]. Slots written: Q_BIAS_EMA (the first observation replaces 0).
-extern "C" __global__ void rl_q_bias(const float* q_gap, const signed char* replay_lots,
-                                     const signed char* replay_action, float* isv, int rows, int P, int width) {
+// One block, fixed order. row_gap [rows]. Slots written: Q_BIAS_EMA (the first observation replaces 0).
+extern "C" __global__ void rl_q_bias(const float* row_gap, float* isv, int rows) {
     __shared__ float scratch[32];
     float sum = 0.0f;
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        const int pair = width == 1 ? 0 : head_class(replay_lots[r], P) * N_ACTIONS + replay_action[r];
-        sum += q_gap[(long long)r * width + pair];
-    }
+    for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += row_gap[r];
     sum = block_sum(sum, scratch) / rows;
     if (threadIdx.x == 0) isv[ISV_Q_BIAS_EMA] = isv[ISV_Q_BIAS_EMA] == 0.0f ? sum : ema(isv[ISV_Q_BIAS_EMA], sum, Q_BIAS_RATE);
 }

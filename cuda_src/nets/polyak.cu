@@ -1,5 +1,6 @@
 // Target networks: Polyak averages, and how far they are behind.
 #include "generated/isv_slots.cuh"
+#include "include/eight.cuh"
 #include "include/math.cuh"
 #include "include/reduce.cuh"
 #include "nets/polyak.cuh"
@@ -7,17 +8,18 @@
 #define CHUNK 32  // parameters of one entry of target_chunk (nets/params.py)
 
 // rl_polyak: target += tau (online - target).
-// launch: threads n_target_chunks*32, block 128
+// launch: threads n_target_chunks*4, block 128
 // updates: target_params
-// One thread an element. params: the online vector; target_chunk [n_target_chunks]: which chunk of params each chunk
+// One thread eight elements. params: the online vector; target_chunk [n_target_chunks]: which chunk of params each chunk
 // of target_params [n_target_chunks * 32] follows. tau = 1 copies to rounding. Slots read: TARGET_TAU.
 extern "C" __global__ void rl_polyak(const float* params, const int* target_chunk, const float* isv,
                                      float* target_params, int n_target_chunks) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n_target_chunks * CHUNK) return;
-    const int chunk = i / CHUNK;
-    const float online = params[(long long)target_chunk[chunk] * CHUNK + (i - chunk * CHUNK)];
-    target_params[i] = fmaf(isv[ISV_TARGET_TAU], online - target_params[i], target_params[i]);
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, chunk = i / (CHUNK / EIGHT);
+    if (chunk >= n_target_chunks) return;
+    const int within = i % (CHUNK / EIGHT) * EIGHT;
+    const eight online = eight_load(params + (long long)target_chunk[chunk] * CHUNK + within);
+    const eight target = eight_load(target_params + (long long)i * EIGHT);
+    eight_store(target_params + (long long)i * EIGHT, eight_fma(eight_of(isv[ISV_TARGET_TAU]), online - target, target));
 }
 
 // rl_difference_parts: sums of squares of w - target_w and of w, in parts.

@@ -61,10 +61,10 @@ BUFFERS = (
     _scratch("c51_row_target", "R", "scaled", "mean of that target before clipping"),
     _scratch("c51_row_clipped", "R", "1", "its mass outside the span"),
     _scratch("c51_row_gap", "R", "scaled", "E[Q] - target at the executed action"),
-    _scratch("c51_pair_loss", f"R, {_PAIRS}", "nats", "cross-entropy of a pair"),
-    _scratch("c51_pair_target", f"R, {_PAIRS}", "scaled", "mean of the pair's target before clipping"),
-    _scratch("c51_pair_clipped", f"R, {_PAIRS}", "1", "target mass outside the span"),
-    _scratch("c51_pair_gap", f"R, {_PAIRS}", "scaled", "E[Q] - target"),
+    _scratch("c51_class_loss", "R, P", "nats", "cross-entropy, mean over a class's actions"),
+    _scratch("c51_class_top", "R, P", "scaled", "largest mean target of a class before clipping"),
+    _scratch("c51_class_low", "R, P", "scaled", "least mean target of a class before clipping"),
+    _scratch("c51_class_clipped", "R, P", "1", "target mass outside the span, mean over a class's actions"),
     _scratch("c51_td", "R", "nats", "TD error of a row: its cross-entropy, mean over the pairs learned"),
     _scratch("c51_q", f"T, B, {_PAIRS}", "scaled", "E[Q] of every class and action"),
     _scratch("q_mean", "B, N_ACTIONS", "scaled", "E[Q] at the row's class"),
@@ -185,18 +185,24 @@ def loss_and_backward(batch: CriticBatch, update: int, *, path: bool, grad_h: st
 
 
 def _path_loss(batch: CriticBatch, update: int) -> list[Step]:
-    pairs = {f"pair_{name}": f"c51_pair_{name}" for name in ("loss", "target", "clipped", "gap")}
-    statistics = {"targets": "c51_pair_target", "clipped": "c51_pair_clipped", "n": f"{batch.rows}*{_PAIRS}"}
+    classes = {f"class_{name}": f"c51_class_{name}" for name in ("loss", "top", "low", "clipped")}
+    inputs = batch.remap("path_return", "next_class", "lots", "action", "discount", "terminal", "weight")
     return [
         Stage(
             "rl_c51_path_loss",
-            pairs
-            | {"b_c51": "noisy_b_c51", "next_prob": "c51_next_prob"}
-            | batch.remap("path_return", "next_class", "discount", "terminal", "weight"),
+            inputs | classes | {"b_c51": "noisy_b_c51", "next_prob": "c51_next_prob", "row_gap": "c51_row_gap"},
         ),
-        Stage("rl_row_mean", {"matrix": "c51_pair_loss", "row_mean": "c51_td", "rows": batch.rows, "width": _PAIRS}),
-        Stage("rl_q_target_statistics", statistics | {"update": str(update)}),
-        Stage("rl_q_bias", batch.remap("lots", "action") | {"q_gap": "c51_pair_gap", "width": _PAIRS}),
+        Stage("rl_row_mean", {"matrix": "c51_class_loss", "row_mean": "c51_td", "rows": batch.rows, "width": "P"}),
+        *_statistics(batch, update, "c51_class_top", "c51_class_low", "c51_class_clipped", f"{batch.rows}*P"),
+    ]
+
+
+def _statistics(batch: CriticBatch, update: int, tops: str, lows: str, clipped: str, n: str) -> list[Step]:
+    """Slots about the targets of an update, and how far E[Q] is from them at the executed actions."""
+    targets = {"tops": tops, "lows": lows, "clipped": clipped, "n": n, "update": str(update)}
+    return [
+        Stage("rl_q_target_statistics", targets),
+        Stage("rl_q_bias", {"row_gap": "c51_row_gap", "rows": batch.rows}),
     ]
 
 
@@ -212,9 +218,5 @@ def _executed_loss(batch: CriticBatch, update: int) -> list[Step]:
             {"b_c51": "noisy_b_c51", "row_target": "c51_row_target", "row_gap": "c51_row_gap"}
             | batch.remap("lots", "action", "weight"),
         ),
-        Stage(
-            "rl_q_target_statistics",
-            {"targets": "c51_row_target", "clipped": "c51_row_clipped", "n": batch.rows, "update": str(update)},
-        ),
-        Stage("rl_q_bias", batch.remap("lots", "action") | {"q_gap": "c51_row_gap", "width": "1"}),
+        *_statistics(batch, update, "c51_row_target", "c51_row_target", "c51_row_clipped", batch.rows),
     ]
