@@ -1,43 +1,7 @@
 // What the critic teaches the actor: distillation, the reference policy, and how far the two agree.
 //
 // All gradients are with respect to pi_all's logits and are added to what the surrogate left in grad_pi_all.
-#include "include/reduce.cuh"
-#include "nets/policy.cuh"
-#include "generated/isv_slots.cuh"
-
-#define SIGNAL_RATE 0.05f    // EMA rate per update
-#define ACTION_GAP_FLOOR 1e-6f
-
-// Largest of eleven numbers.
-static __device__ inline float action_max(const float* q) {
-    float top = q[0];
-    for (int a = 1; a < N_ACTIONS; ++a) top = q[a] > top ? q[a] : top;
-    return top;
-}
-
-// sum_a p_a (ln p_a - ln s_a), by the log-softmax forms so that nothing underflows: 0 ln 0 = 0.
-static __device__ inline float categorical_kl(const float* p, const float* log_p, const float* log_s) {
-    float kl = 0.0f;
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        if (!(p[a] == 0.0f)) kl = fmaf(p[a], log_p[a] - log_s[a], kl);
-    }
-    return kl;
-}
-
-// soft = softmax(x), log_soft = its logarithm.
-static __device__ inline void softmax_and_log(const float* x, float* soft, float* log_soft) {
-    const float top = action_max(x);
-    float sum = 0.0f;
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        soft[a] = expf(x[a] - top);
-        sum += soft[a];
-    }
-    const float log_sum = logf(sum);
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        soft[a] /= sum;
-        log_soft[a] = x[a] - top - log_sum;
-    }
-}
+#include "nets/distill.cuh"
 
 // rl_action_gap_rows: mean over classes of (max - mean) of E[Q] over the actions.
 // launch: threads rows, block 64
@@ -46,12 +10,7 @@ extern "C" __global__ void rl_action_gap_rows(const float* ensemble_q, float* ro
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     float gap = 0.0f;
-    for (int c = 0; c < P; ++c) {
-        const float* q = ensemble_q + ((long long)row * P + c) * N_ACTIONS;
-        float sum = 0.0f;
-        for (int a = 0; a < N_ACTIONS; ++a) sum += q[a];
-        gap += action_max(q) - sum / N_ACTIONS;
-    }
+    for (int c = 0; c < P; ++c) gap += action_gap_of(ensemble_q + ((long long)row * P + c) * N_ACTIONS);
     row_action_gap[row] = gap / P;
 }
 
@@ -63,7 +22,7 @@ extern "C" __global__ void rl_action_gap(const float* row_action_gap, float* act
     float sum = 0.0f;
     for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += row_action_gap[r];
     sum = block_sum(sum, scratch) / rows;
-    if (threadIdx.x == 0) action_gap[0] = sum < ACTION_GAP_FLOOR ? ACTION_GAP_FLOOR : sum;
+    if (threadIdx.x == 0) action_gap[0] = floored_gap(sum);
 }
 
 // rl_q_pi_distill_grad: pulls the policy towards softmax(E_Q / temperature).
@@ -88,14 +47,9 @@ extern "C" __global__ void rl_q_pi_distill_grad(const float* pi_all, const float
     for (int c = first; c < first + classes; ++c) {
         const long long start = ((long long)row * P + c) * N_ACTIONS;
         float logits[N_ACTIONS], soft[N_ACTIONS], log_soft[N_ACTIONS];
-        float wanted[N_ACTIONS], target[N_ACTIONS], log_target[N_ACTIONS];
         policy_logits(pi_all, b_pi, w_pi_ctx, context, row, c, P, logits);
         softmax_and_log(logits, soft, log_soft);
-        const float top = action_max(ensemble_q + start);
-        for (int a = 0; a < N_ACTIONS; ++a) wanted[a] = (ensemble_q[start + a] - top) / temperature;
-        softmax_and_log(wanted, target, log_target);
-        kl += categorical_kl(target, log_target, log_soft);
-        for (int a = 0; a < N_ACTIONS; ++a) grad_pi_all[start + a] += scale * (soft[a] - target[a]);
+        kl += add_distillation(ensemble_q + start, temperature, scale, soft, log_soft, grad_pi_all + start);
     }
     row_distill[row] = kl / classes;
 }
@@ -118,8 +72,7 @@ extern "C" __global__ void rl_distill_kl(const float* row_distill, float* isv, i
     if (threadIdx.x != 0) return;
     nonfinite_parts[part] = (int)bad;
     isv[ISV_LOSS_DISTILL] = sum;
-    const float old = isv[ISV_Q_DISTILL_KL_EMA];
-    if (bad == 0.0f) isv[ISV_Q_DISTILL_KL_EMA] = old == 0.0f ? sum : ema(old, sum, SIGNAL_RATE);
+    if (bad == 0.0f) isv[ISV_Q_DISTILL_KL_EMA] = signal_of(isv[ISV_Q_DISTILL_KL_EMA], sum);
 }
 
 // rl_kl_reference_grad: pulls the policy of each row's class towards the reference policy.
@@ -133,17 +86,11 @@ extern "C" __global__ void rl_kl_reference_grad(const float* pi_all, const float
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     const int c = head_block(position_class[row], P);
-    const float hold = isv[ISV_KL_REF_HOLD], scale = isv[ISV_KL_REF_BETA] / rows;
-    float logits[N_ACTIONS], soft[N_ACTIONS], log_soft[N_ACTIONS], reference[N_ACTIONS], log_reference[N_ACTIONS];
+    float logits[N_ACTIONS], soft[N_ACTIONS], log_soft[N_ACTIONS];
     policy_logits(pi_all, b_pi, w_pi_ctx, context, row, c, P, logits);
     softmax_and_log(logits, soft, log_soft);
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        reference[a] = a == ACTION_HOLD ? hold : (1.0f - hold) / (N_ACTIONS - 1);
-        log_reference[a] = logf(reference[a]);
-    }
-    row_kl_reference[row] = categorical_kl(reference, log_reference, log_soft);
     float* grad = grad_pi_all + ((long long)row * P + c) * N_ACTIONS;
-    for (int a = 0; a < N_ACTIONS; ++a) grad[a] += scale * (soft[a] - reference[a]);
+    row_kl_reference[row] = add_reference(isv[ISV_KL_REF_HOLD], isv[ISV_KL_REF_BETA] / rows, soft, log_soft, grad);
 }
 
 // rl_q_pi_agree_b: share of rows whose most valued action is the policy's most probable one.
@@ -158,16 +105,8 @@ extern "C" __global__ void rl_q_pi_agree_b(const float* ensemble_q, const float*
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         const float* q = ensemble_q + ((long long)r * P + head_block(position_class[r], P)) * N_ACTIONS;
         const float* p = pi_soft + (long long)r * N_ACTIONS;
-        int best_q = 0, best_p = 0;
-        for (int a = 1; a < N_ACTIONS; ++a) {
-            best_q = q[a] > q[best_q] ? a : best_q;
-            best_p = p[a] > p[best_p] ? a : best_p;
-        }
-        agree += best_q == best_p ? 1.0f : 0.0f;
+        agree += best_action_of(q) == best_action_of(p) ? 1.0f : 0.0f;
     }
     agree = block_sum(agree, scratch) / rows;
-    if (threadIdx.x == 0) {
-        const float old = isv[ISV_Q_PI_AGREE_EMA];
-        isv[ISV_Q_PI_AGREE_EMA] = old == 0.0f ? agree : ema(old, agree, SIGNAL_RATE);
-    }
+    if (threadIdx.x == 0) isv[ISV_Q_PI_AGREE_EMA] = signal_of(isv[ISV_Q_PI_AGREE_EMA], agree);
 }

@@ -8,28 +8,57 @@ from __future__ import annotations
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets import c51, iqn
 from foxhunt_cli.nets.target import NONFINITE_DISTILL
-from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step
 
 PARAMETERS = ()
 
+_ROWS, _PAIRS = "T*B", "P*N_ACTIONS"
+_LESSON_BLOCKS = f"({_ROWS} + 128/P - 1)/(128/P)"  # grid of rl_policy_lesson
+
 BUFFERS = (
-    Buffer("ensemble_q", "T, B, P*N_ACTIONS", "float32", "iteration", "scaled", "alpha E[C51] + (1 - alpha) E[IQN]"),
+    Buffer("ensemble_q", f"T, B, {_PAIRS}", "float32", "iteration", "scaled", "alpha E[C51] + (1 - alpha) E[IQN]"),
     Buffer("row_action_gap", "T, B", "float32", "iteration", "scaled", "max - mean of E[Q], mean over classes"),
     Buffer("action_gap", "1", "float32", "iteration", "scaled", "batch mean of it"),
     Buffer("row_distill", "T, B", "float32", "iteration", "nats", "KL(target || pi)"),
     Buffer("row_kl_reference", "T, B", "float32", "iteration", "nats", "KL(reference || pi)"),
+    Buffer("gap_parts", "128", "float32", "iteration", "scaled", "sums of max - mean of E[Q] over rows and classes"),
+    Buffer("lesson_parts", f"{_LESSON_BLOCKS}, 3", "float32", "iteration", "mixed", "KL, bad rows, agreeing rows"),
 )
 
-_ROWS = "T*B"
+# The fused action values (cuda_src/cuda_only/ensemble_tf32.cu): rows of a tile, pairs of a block at most, and blocks
+# that a GPU of 132 multiprocessors runs at once.
+_TILE_ROWS, _BLOCK_PAIRS, _BLOCKS = 256, 11, 132
 
 
-def action_values(rows: int, chunk: int, features: str = "h_bar") -> list[Step]:
+def action_values(rows: int, chunk: int, features: str = "h_bar") -> list[Step | Fused]:
     """ensemble_q of every class and action at the T*B = ``rows`` critic encodings; ``chunk`` bounds memory."""
-    return [
+    steps = (
         *c51.expected_q(rows, chunk, features),
         *iqn.expected_q(_ROWS, features),
-        Stage("rl_ensemble_action_value", {"n": f"{_ROWS}*P*N_ACTIONS"}),
-    ]
+        Stage("rl_ensemble_action_value", {"n": f"{_ROWS}*{_PAIRS}"}),
+    )
+    tiles = -(-rows // _TILE_ROWS)
+    # Few rows: as many blocks as run at once, of few pairs each. Many: whole blocks, each with several tiles.
+    each = f"(({_PAIRS}*{tiles} + {_BLOCKS - 1})/{_BLOCKS} if {_PAIRS}*{tiles} <= {_BLOCKS * _BLOCK_PAIRS} else 11)"
+    chunks = f"(({_PAIRS} + {each} - 1)/{each})"
+    groups = f"{tiles} if {tiles}*{chunks} <= {_BLOCKS} else {_BLOCKS}/{chunks}"
+    size = {"rows": str(rows), "each": each, "groups": groups}
+    launches = (
+        Stage("rl_iqn_mean_embedding", {"n": "N_TAU"}),
+        Stage("rl_ensemble_q_tf32", {"h": features, **size}),
+    )
+    return [Fused(launches, steps, tf32=True)]
+
+
+def lesson(*, all_classes: bool) -> Fused:
+    """``gradients`` and ``agreement`` at once; the KL from the reference policy, a figure nobody reads, is not kept."""
+    rows, blocks = {"rows": _ROWS}, {"blocks": _LESSON_BLOCKS}
+    launches = (
+        Stage("rl_action_gap_parts", rows),
+        Stage("rl_policy_lesson", {**rows, "all_classes": str(int(all_classes))}),
+        Stage("rl_policy_lesson_reduce", {**rows, **blocks, "part": NONFINITE_DISTILL}),
+    )
+    return Fused(launches, (*gradients(all_classes=all_classes), *agreement()))
 
 
 def gradients(*, all_classes: bool) -> list[Step]:

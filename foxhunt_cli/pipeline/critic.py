@@ -38,18 +38,17 @@ def store(shape: Shape) -> list[Step]:
     ]
 
 
-def values(shape: Shape) -> list[Step]:
+def values(shape: Shape) -> list[Step | Fused]:
     """Ensemble values of every class and action at this iteration's states, without noise."""
     rows = shape.rollout * shape.batch
     return [*c51.support(), *distill.action_values(rows, min(rows, shape.replay_batch), shape.features)]
 
 
-def teach(shape: Shape) -> list[Step]:
+def teach(shape: Shape) -> list[Step | Fused]:
     """The values, distilled into the policy's gradient."""
     return [
         *values(shape),
-        *distill.gradients(all_classes=shape.every_class),
-        *distill.agreement(),
+        distill.lesson(all_classes=shape.every_class),
     ]
 
 
