@@ -25,10 +25,38 @@ extern "C" __global__ void extract_realized_pnl_delta(
     float fee_usd, int realised_reward, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    extract_realized_pnl_delta_row(
-        cursor, episode_end, bid_px, ask_px, fill_lots, fill_price_lots, fill_close_price_lots, position_lots,
-        entry_basis, cash_ticks, fee_sides, trade_pnl_usd, trade_open_step, trade_lots_max, trade_best_mid,
-        trade_entry_mid, steps_since_close, entry_vwap, realised_usd, fees_usd, equity_usd, position_after,
-        realised_delta_usd, pnl_step_usd, closed, terminal, truncated, closed_trade_pnl_usd, closed_trade_steps,
-        closed_trade_lots, closed_excursion_usd, latency, tick_value_usd, fee_usd, realised_reward, t, B, b);
+    long long at = (long long)t * B + b, decision = (long long)cursor[b] + t;
+    long long traded = fill_snapshot(decision, latency, decision + 1 >= episode_end[b]);
+    Fill fill = {fill_lots[at], fill_price_lots[at], fill_close_price_lots[at], 0.0f, 0.0f, 0};
+    Account account = {position_lots[b], entry_basis[b], cash_ticks[b], fee_sides[b], trade_pnl_usd[b],
+                       trade_open_step[b], trade_lots_max[b], trade_best_mid[b], trade_entry_mid[b],
+                       steps_since_close[b]};
+    AccountTotals totals;
+    AccountStep step = extract_realized_pnl_delta_row(
+        fill, book_best(bid_px, ask_px, decision), book_best(bid_px, ask_px, decision + 1),
+        book_best(bid_px, ask_px, traded), tick_value_usd, fee_usd, &account, &totals);
+    position_lots[b] = account.position;
+    entry_basis[b] = account.entry_basis;
+    cash_ticks[b] = account.cash_ticks;
+    fee_sides[b] = account.fee_sides;
+    trade_pnl_usd[b] = account.trade_pnl_usd;
+    trade_open_step[b] = account.trade_open_step;
+    trade_lots_max[b] = account.trade_lots_max;
+    trade_best_mid[b] = account.trade_best_mid;
+    trade_entry_mid[b] = account.trade_entry_mid;
+    steps_since_close[b] = account.steps_since_close;
+    entry_vwap[b] = totals.entry_vwap;
+    realised_usd[b] = totals.realised_usd;
+    fees_usd[b] = totals.fees_usd;
+    equity_usd[b] = totals.equity_usd;
+    position_after[at] = account.position;
+    realised_delta_usd[at] = step.realised_delta_usd;
+    pnl_step_usd[at] = step.pnl_step_usd;
+    closed[at] = step.closed;
+    terminal[at] = step.closed && realised_reward != 0;
+    truncated[at] = decision + 1 == episode_end[b];
+    closed_trade_pnl_usd[at] = step.closed_trade_pnl_usd;
+    closed_trade_steps[at] = step.closed_trade_steps;
+    closed_trade_lots[at] = step.closed_trade_lots;
+    closed_excursion_usd[at] = step.closed_excursion_usd;
 }

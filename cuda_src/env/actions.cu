@@ -10,7 +10,8 @@ extern "C" __global__ void rl_action_begin(
     int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    action_begin_row(action_drawn, pending_steps, action, override_reason, t, B, b);
+    long long at = (long long)t * B + b;
+    action_begin_row(action_drawn[at], pending_steps[b], action + at, override_reason + at);
 }
 
 // rl_min_hold_check: a policy exit (3, 4, 9, 10 on its own side) earlier than MIN_HOLD_STEPS becomes Hold.
@@ -23,8 +24,9 @@ extern "C" __global__ void rl_min_hold_check(
     signed char* action, unsigned char* override_reason, int since_close, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    min_hold_check_row(
-        position_lots, trade_open_step, steps_since_close, isv, action, override_reason, since_close, t, B, b);
+    long long at = (long long)t * B + b;
+    int age = since_close ? steps_since_close[b] : trade_open_step[b];
+    min_hold_check_row(position_lots[b], age, isv, action + at, override_reason + at);
 }
 
 // actions_to_market_targets: target position of the executed action, in lots within +-lot_limit.
@@ -40,7 +42,9 @@ extern "C" __global__ void actions_to_market_targets(
     const float* isv, int* market_target, unsigned char* overridden, int lot_limit, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    actions_to_market_targets_row(
-        action, action_drawn, override_reason, position_lots, unit_lots, unit_marked, outcome_ema, isv, market_target,
-        overridden, lot_limit, t, B, b);
+    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
+    market_target[at] =
+        actions_to_market_targets_row(action[at], override_reason[at], position_lots[b], unit_lots + unit,
+                                      unit_marked + unit, outcome_ema[b], isv, lot_limit);
+    overridden[at] = action[at] != action_drawn[at];
 }

@@ -1,5 +1,5 @@
 // Rule-based baselines drive the same environment as the policy: they only replace its draw.
-#include "generated/structure.cuh"
+#include "env/baseline.cuh"
 
 // rl_signal_action: the action that brings a row to the side its rule wants.
 // launch: threads B, block 64
@@ -11,12 +11,6 @@ extern "C" __global__ void rl_signal_action(const signed char* signal, const int
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     const long long row = (long long)t * B + b;
-    const int lots = position_class[row] - lot_limit;
     const int side = signal[cursor[b] + t];
-    int action = ACTION_HOLD;
-    if (side == 1 && lots < lot_limit) action = ACTION_LONG_LARGE;
-    if (side == -1 && lots > -lot_limit) action = ACTION_SHORT_LARGE;
-    if (side == 0 && lots > 0) action = ACTION_FLAT_FROM_LONG;
-    if (side == 0 && lots < 0) action = ACTION_FLAT_FROM_SHORT;
-    action_drawn[row] = (signed char)action;
+    action_drawn[row] = (signed char)signal_action_row(side, position_class[row] - lot_limit, lot_limit);
 }

@@ -13,13 +13,26 @@ struct BookWalk {
     long long price_lots;  // sum of price x lots, ticks; with force it covers all the lots asked
 };
 
-// Twice the mid of a snapshot, in ticks: whole.
+// Best prices of a snapshot, ticks.
+struct BestPrices {
+    float bid, ask;
+};
+
+static __device__ inline BestPrices book_best(const float* bid_px, const float* ask_px, long long snapshot) {
+    return {bid_px[snapshot * N_LEVELS], ask_px[snapshot * N_LEVELS]};
+}
+
+// Twice the mid, in ticks: whole.
+static __device__ inline long long best_mid_twice(BestPrices best) { return (long long)best.bid + (long long)best.ask; }
+
+static __device__ inline float best_mid(BestPrices best) { return 0.5f * (best.bid + best.ask); }
+
 static __device__ inline long long book_mid_twice(const float* bid_px, const float* ask_px, long long snapshot) {
-    return (long long)bid_px[snapshot * N_LEVELS] + (long long)ask_px[snapshot * N_LEVELS];
+    return best_mid_twice(book_best(bid_px, ask_px, snapshot));
 }
 
 static __device__ inline float book_mid(const float* bid_px, const float* ask_px, long long snapshot) {
-    return 0.5f * (bid_px[snapshot * N_LEVELS] + ask_px[snapshot * N_LEVELS]);
+    return best_mid(book_best(bid_px, ask_px, snapshot));
 }
 
 // Takes `lots` >= 0 from one side, best level first, at most what each level displays. An absent level (size below one

@@ -18,8 +18,15 @@ extern "C" __global__ void lobsim_fill(
     int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    lobsim_fill_row(
-        cursor, episode_end, bid_px, bid_sz, ask_px, ask_sz, position_lots, market_target, pending_target,
-        pending_steps, position_before, fill_lots, fill_price_lots, fill_close_price_lots, fill_vwap, fill_cost_usd,
-        unfilled_lots, latency, tick_value_usd, fee_usd, t, B, b);
+    long long at = (long long)t * B + b, decision = (long long)cursor[b] + t;
+    position_before[at] = position_lots[b];
+    Fill fill = lobsim_fill_row(bid_px, bid_sz, ask_px, ask_sz, decision, decision + 1 >= episode_end[b],
+                                position_lots[b], market_target[at], pending_target + b, pending_steps + b, latency,
+                                tick_value_usd, fee_usd);
+    fill_lots[at] = fill.lots;
+    fill_price_lots[at] = fill.price_lots;
+    fill_close_price_lots[at] = fill.close_price_lots;
+    fill_vwap[at] = fill.vwap;
+    fill_cost_usd[at] = fill.cost_usd;
+    unfilled_lots[at] = fill.unfilled;
 }

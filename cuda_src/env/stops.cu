@@ -11,7 +11,8 @@ extern "C" __global__ void rl_trail_mutate(
     const signed char* action, const int* unit_lots, const float* isv, float* unit_trail, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    trail_mutate_row(action, unit_lots, isv, unit_trail, t, B, b);
+    long long unit = (long long)b * MAX_UNITS;
+    trail_mutate_row(action[(long long)t * B + b], unit_lots + unit, isv, unit_trail + unit);
 }
 
 // rl_trail_stop_check: marks breached units; all marked -> full flat, some -> HalfFlat with the marked lots as its
@@ -25,9 +26,11 @@ extern "C" __global__ void rl_trail_stop_check(
     unsigned char* unit_marked, signed char* action, unsigned char* override_reason, int ratchet, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    trail_stop_check_row(
-        cursor, bid_px, ask_px, position_lots, pending_steps, unit_entry, unit_best_mid, unit_trail, unit_lots,
-        unit_marked, action, override_reason, ratchet, t, B, b);
+    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
+    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t);
+    trail_stop_check_row(mid, position_lots[b], pending_steps[b], unit_entry + unit, unit_best_mid + unit,
+                         unit_trail + unit, unit_lots + unit, unit_marked + unit, action + at, override_reason + at,
+                         ratchet);
 }
 
 // rl_drawdown_stop: unrealised R (lot-weighted over units) below -HARD_STOP_R -> full flat.
@@ -42,9 +45,11 @@ extern "C" __global__ void rl_drawdown_stop(
     float tick_value_usd, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    drawdown_stop_row(
-        cursor, bid_px, ask_px, position_lots, pending_steps, trade_open_step, unit_entry, unit_initial_r, unit_lots,
-        isv, unrealised_usd, held_steps, action, override_reason, tick_value_usd, t, B, b);
+    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
+    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t);
+    drawdown_stop_row(mid, position_lots[b], pending_steps[b], trade_open_step[b], unit_entry + unit,
+                      unit_initial_r + unit, unit_lots + unit, isv, unrealised_usd + at, held_steps + at, action + at,
+                      override_reason + at, tick_value_usd);
 }
 
 // rl_heat_cap: heat = sum of lots x trail x tick value. Above HEAT_CAP_USD -> full flat, over any partial close. An
@@ -58,7 +63,8 @@ extern "C" __global__ void rl_heat_cap(
     unsigned char* override_reason, float tick_value_usd, int lot_limit, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    heat_cap_row(
-        cursor, regime, position_lots, pending_steps, unit_trail, unit_lots, outcome_ema, isv, action, override_reason,
-        tick_value_usd, lot_limit, t, B, b);
+    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS;
+    const float* now = regime + ((long long)cursor[b] + t) * N_REGIME;
+    heat_cap_row(now, position_lots[b], pending_steps[b], unit_trail + unit, unit_lots + unit, outcome_ema[b], isv,
+                 action + at, override_reason + at, tick_value_usd, lot_limit);
 }

@@ -40,10 +40,13 @@ extern "C" __global__ void rl_unit_state_update(
     float tick_value_usd, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    unit_state_update_row(
-        cursor, episode_end, bid_px, ask_px, regime, position_before, fill_lots, fill_price_lots, fill_close_price_lots,
-        isv, unit_entry, unit_best_mid, unit_age, unit_lots, unit_initial_r, unit_trail, unit_marked, latency,
-        tick_value_usd, t, B, b);
+    long long at = (long long)t * B + b, unit = (long long)b * MAX_UNITS, decision = (long long)cursor[b] + t;
+    long long traded = fill_snapshot(decision, latency, decision + 1 >= episode_end[b]);
+    UnitRow row = {unit_entry + unit, unit_best_mid + unit, unit_initial_r + unit, unit_trail + unit,
+                   unit_age + unit,   unit_lots + unit,     unit_marked + unit};
+    Fill fill = {fill_lots[at], fill_price_lots[at], fill_close_price_lots[at], 0.0f, 0.0f, 0};
+    unit_state_update_row(row, position_before[at], fill, book_mid(bid_px, ask_px, traded), regime + traded * N_REGIME,
+                          book_mid(bid_px, ask_px, decision + 1), isv, tick_value_usd);
 }
 
 // rl_trade_context_update: slice t + 1 of what the heads see of the trade, at the mid of cursor + t + 1:
@@ -56,9 +59,11 @@ extern "C" __global__ void rl_trade_context_update(
     float* context, int* position_class, int lot_limit, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    trade_context_update_row(
-        cursor, bid_px, ask_px, position_lots, trade_open_step, trade_best_mid, unit_entry, unit_initial_r, unit_lots,
-        context, position_class, lot_limit, t, B, b);
+    long long at = (long long)(t + 1) * B + b, unit = (long long)b * MAX_UNITS;
+    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
+    trade_context_update_row(mid, position_lots[b], trade_open_step[b], trade_best_mid[b], unit_entry + unit,
+                             unit_initial_r + unit, unit_lots + unit, context + at * HEAD_CONTEXT_DIM);
+    position_class[at] = position_lots[b] + lot_limit;
 }
 
 // rl_recent_outcome_update: on a close, the row's EMA of sign(trade PnL), in [-1, 1]; the first outcome is taken as it
@@ -70,5 +75,6 @@ extern "C" __global__ void rl_recent_outcome_update(
     int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    recent_outcome_update_row(closed, closed_trade_pnl_usd, isv, outcome_ema, t, B, b);
+    long long at = (long long)t * B + b;
+    recent_outcome_update_row(closed[at] != 0, closed_trade_pnl_usd[at], isv, outcome_ema + b);
 }

@@ -64,3 +64,43 @@ static __device__ inline void units_close(int* lots, const unsigned char* marked
         }
     }
 }
+
+// The row's units as pointers to its MAX_UNITS elements.
+struct UnitRow {
+    float *entry, *best, *initial_r, *trail;
+    int *age, *lots;
+    unsigned char* marked;
+};
+
+static __device__ inline void unit_open(UnitRow row, int u, float price, float mid, float trail) {
+    row.entry[u] = price;
+    row.best[u] = mid;
+    row.initial_r[u] = row.trail[u] = trail;
+    row.age[u] = row.lots[u] = 0;
+}
+
+// Everything of an inactive unit is zero, but for its mark.
+static __device__ inline void unit_clear(UnitRow row, int u) { unit_open(row, u, 0.0f, 0.0f, 0.0f); }
+
+static __device__ inline void unit_move(UnitRow row, int from, int to) {
+    row.entry[to] = row.entry[from];
+    row.best[to] = row.best[from];
+    row.initial_r[to] = row.initial_r[from];
+    row.trail[to] = row.trail[from];
+    row.age[to] = row.age[from];
+    row.lots[to] = row.lots[from];
+    unit_clear(row, from);
+}
+
+// Moves active units to the front, order kept, and clears the rest. Indices are known to the compiler: units in
+// registers stay there.
+static __device__ inline void units_compact(UnitRow row) {
+    for (int pass = 1; pass < MAX_UNITS; ++pass) {
+        for (int u = 1; u < MAX_UNITS; ++u) {
+            if (row.lots[u - 1] <= 0 && row.lots[u] > 0) unit_move(row, u, u - 1);
+        }
+    }
+    for (int u = 0; u < MAX_UNITS; ++u) {
+        if (row.lots[u] <= 0) unit_clear(row, u);
+    }
+}

@@ -1,6 +1,6 @@
 // What hindsight has to remember of every row's open trade, step by step; and the record of each close.
 #include "env/book.cuh"
-#include "hindsight/hindsight.cuh"
+#include "hindsight/track.cuh"
 #include "replay/replay.cuh"
 
 // rl_hindsight_track: mids, peak and size of the open trade; an event record where a trade closed.
@@ -24,37 +24,29 @@ extern "C" __global__ void rl_hindsight_track(
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     long long at = (long long)t * B + b;
-    int mids = her_mids[b], position = position_after[at];
+    HindsightTrade trade = {her_mids[b], her_entry[b],      her_peak[b],     her_side[b],
+                            her_lots[b], her_peak_birth[b], her_peak_slot[b]};
     if (t == 0 && new_episode[b]) {
-        mids = 0;
+        trade.mids = 0;
         for (int j = 0; j < CLOSED_RING; ++j) closed_valid[(long long)b * CLOSED_RING + j] = 0;
     }
-    bool ends = closed[at] != 0 && mids > 0;
-    event[at] = ends;
-    event_entry[at] = her_entry[b];
-    event_peak[at] = her_peak[b];
-    event_side[at] = her_side[b];
-    event_lots[at] = her_lots[b];
+    float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
+    unsigned int birth = replay_state[REPLAY_CLOCK] + (unsigned int)t + 1u;
+    HindsightEvent record = hindsight_track_row(&trade, mid, position_after[at], closed[at] != 0, birth,
+                                                her_mid_ring + (long long)b * MID_RING);
+    event[at] = record.ends;
+    event_entry[at] = record.entry;
+    event_peak[at] = record.peak;
+    event_side[at] = record.side;
+    event_lots[at] = record.lots;
     event_pnl[at] = closed_trade_pnl_usd[at];
-    event_peak_birth[at] = her_peak_birth[b];
-    event_peak_slot[at] = her_peak_slot[b];
-    if (closed[at] || position == 0) mids = 0;
-    if (position != 0) {
-        float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
-        int side = position > 0 ? 1 : -1, size = position * side;
-        if (mids == 0) {
-            her_side[b] = side;
-            her_entry[b] = mid;
-            her_lots[b] = size;
-        }
-        her_mid_ring[(long long)b * MID_RING + (mids < MID_RING ? mids : MID_RING - 1)] = mid;
-        if (mids == 0 || (float)side * mid > (float)side * her_peak[b]) {
-            her_peak[b] = mid;
-            her_peak_birth[b] = replay_state[REPLAY_CLOCK] + (unsigned int)t + 1u;
-            her_peak_slot[b] = NO_SLOT;
-        }
-        if (size > her_lots[b]) her_lots[b] = size;
-        mids += 1;
-    }
-    her_mids[b] = mids;
+    event_peak_birth[at] = record.peak_birth;
+    event_peak_slot[at] = record.peak_slot;
+    her_mids[b] = trade.mids;
+    her_entry[b] = trade.entry;
+    her_peak[b] = trade.peak;
+    her_side[b] = trade.side;
+    her_lots[b] = trade.lots;
+    her_peak_birth[b] = trade.peak_birth;
+    her_peak_slot[b] = trade.peak_slot;
 }

@@ -1,6 +1,5 @@
 // The policy and value heads at the rows' own position classes.
 #include "generated/isv_slots.cuh"
-#include "include/rng.cuh"
 #include "nets/policy.cuh"
 
 // rl_pi_action_kernel: draw the action of environment step t, or take the most probable one.
@@ -19,25 +18,11 @@ extern "C" __global__ void rl_pi_action_kernel(const float* pi_all, const float*
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     const long long row = (long long)t * B + b;
-    const float p_min = isv[ISV_P_MIN];
-    float logits[N_ACTIONS], soft[N_ACTIONS];
+    float logits[N_ACTIONS];
     policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
-    policy_softmax(logits, soft);
-
-    int drawn = 0;
-    if (greedy) {
-        for (int a = 1; a < N_ACTIONS; ++a) drawn = soft[a] > soft[drawn] ? a : drawn;
-    } else {
-        const float u = uniform01(&rng_action[b]);
-        float cumulative = policy_floored(soft[0], p_min);
-        while (drawn < N_ACTIONS - 1 && u >= cumulative) {
-            ++drawn;
-            cumulative += policy_floored(soft[drawn], p_min);
-        }
-    }
-    if (!is_finite(soft[drawn])) drawn = ACTION_HOLD;
-    action_drawn[row] = (signed char)drawn;
-    log_prob[row] = logf(policy_floored(soft[drawn], p_min));
+    const PolicyDraw draw = pi_action_row(logits, isv[ISV_P_MIN], rng_action + b, greedy != 0);
+    action_drawn[row] = (signed char)draw.action;
+    log_prob[row] = draw.log_prob;
 }
 
 // rl_value_rows: V of each row's own class, in units of the scaled reward.
@@ -68,7 +53,5 @@ extern "C" __global__ void rl_q_action_kernel(const float* ensemble_q, const int
     if (b >= B) return;
     const long long row = (long long)t * B + b;
     const float* q = ensemble_q + (row * P + head_block(position_class[row], P)) * N_ACTIONS;
-    int best = ACTION_HOLD;
-    for (int a = 0; a < N_ACTIONS; ++a) best = q[a] > q[best] ? a : best;
-    action_drawn[row] = (signed char)best;
+    action_drawn[row] = (signed char)q_action_row(q);
 }

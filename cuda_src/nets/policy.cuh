@@ -7,23 +7,30 @@
 #pragma once
 #include "generated/structure.cuh"
 #include "include/math.cuh"
+#include "include/rng.cuh"
 
 // Block of a row's position class in a head of P blocks; one block (context in the encoder) serves every class.
 static __device__ inline int head_block(int position_class, int P) { return P == 1 ? 0 : position_class; }
 
-// logits[a] = pi_all[row, class, a] + b_pi[class, a] + sum_c context[row, c] w_pi_ctx[c, class, a]
-static __device__ inline void policy_logits(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
-                                            const float* context, long long row, int position_class, int P,
-                                            float* logits) {
+// logits[a] = pi_row[class, a] + b_pi[class, a] + sum_c held[c] w_pi_ctx[c, class, a]; pi_row [P*11], held [3] the trade
+// context of one row.
+static __device__ inline void policy_row_logits(const float* pi_row, const float* b_pi, const float* w_pi_ctx,
+                                                const float* held, int position_class, int P, float* logits) {
     const long long width = (long long)P * N_ACTIONS;
     const int block = position_class * N_ACTIONS;
     for (int a = 0; a < N_ACTIONS; ++a) {
-        float v = pi_all[row * width + block + a] + b_pi[block + a];
-        for (int c = 0; c < HEAD_CONTEXT_DIM; ++c) {
-            v = fmaf(context[row * HEAD_CONTEXT_DIM + c], w_pi_ctx[c * width + block + a], v);
-        }
+        float v = pi_row[block + a] + b_pi[block + a];
+        for (int c = 0; c < HEAD_CONTEXT_DIM; ++c) v = fmaf(held[c], w_pi_ctx[c * width + block + a], v);
         logits[a] = v;
     }
+}
+
+// The same of row `row` of pi_all [rows, P*11] and context [rows, 3].
+static __device__ inline void policy_logits(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
+                                            const float* context, long long row, int position_class, int P,
+                                            float* logits) {
+    policy_row_logits(pi_all + row * P * N_ACTIONS, b_pi, w_pi_ctx, context + row * HEAD_CONTEXT_DIM, position_class,
+                      P, logits);
 }
 
 // soft = softmax(logits). NaN in, NaN out.
@@ -50,6 +57,46 @@ static __device__ inline float policy_entropy(const float* soft) {
         if (!(soft[a] == 0.0f)) h -= soft[a] * logf(soft[a]);
     }
     return h;
+}
+
+struct PolicyDraw {
+    int action;
+    float log_prob;  // nats
+};
+
+// rl_pi_action_kernel: the draw from logits [11]; greedy: no random number is used.
+static __device__ inline PolicyDraw pi_action_row(const float* logits, float p_min, unsigned int* rng, bool greedy) {
+    float soft[N_ACTIONS];
+    policy_softmax(logits, soft);
+    int drawn = 0;
+    float chosen = soft[0];
+    const float u = greedy ? 0.0f : uniform01(rng);
+    float cumulative = policy_floored(soft[0], p_min);
+    bool walking = !greedy;
+    for (int a = 1; a < N_ACTIONS; ++a) {  // no index that the compiler does not know: soft stays in registers
+        walking = walking && u >= cumulative;
+        const bool takes = greedy ? soft[a] > chosen : walking;
+        if (walking) cumulative += policy_floored(soft[a], p_min);
+        drawn = takes ? a : drawn;
+        chosen = takes ? soft[a] : chosen;
+    }
+    if (!is_finite(chosen)) {
+        drawn = ACTION_HOLD;
+        chosen = soft[ACTION_HOLD];
+    }
+    return {drawn, logf(policy_floored(chosen, p_min))};
+}
+
+// rl_q_action_kernel: the action of greatest value, q [11].
+static __device__ inline int q_action_row(const float* q) {
+    int best = ACTION_HOLD;
+    float top = q[ACTION_HOLD];
+    for (int a = 0; a < N_ACTIONS; ++a) {
+        const bool takes = q[a] > top;
+        best = takes ? a : best;
+        top = takes ? q[a] : top;
+    }
+    return best;
 }
 
 #define POPART_SIGMA_FLOOR 1e-4f

@@ -57,13 +57,17 @@ def entry_gates(t: int, features: str = "h_bar", *, evaluation: bool = False) ->
 
     features: the encodings the critic looks at. evaluation: no warm-up, no bypass, no random number.
     """
-    row_q = c51.row_q(features)
     return [
         Stage("rl_gate_open", {**at(t), "evaluation": str(int(evaluation))}),
-        Stage(row_q.kernel, {**row_q.remap, **at(t)}),
+        _row_q(t, features),
         Stage("rl_confidence_gate", at(t)),
         Stage("rl_frd_gate", at(t)),
     ]
+
+
+def judged_step(t: int, features: str = "h_bar", *, evaluation: bool = False) -> list[Step]:
+    """Environment step ``t`` behind its draw, with both entry gates; parameters as of ``entry_gates``."""
+    return [_row_q(t, features), Stage("rl_rollout_judged", {**at(t), "evaluation": str(int(evaluation))})]
 
 
 def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Step]:
@@ -111,6 +115,11 @@ def after_updates_controllers(*, critic: bool = True) -> list[Step]:
     if critic:
         steps.append(Stage("rl_kurtosis_streaming", {"td_error": "c51_td", "rows": "R"}))
     return steps
+
+
+def _row_q(t: int, features: str) -> Stage:
+    row_q = c51.row_q(features)
+    return Stage(row_q.kernel, {**row_q.remap, **at(t)})
 
 
 def _known(frozen: Collection[str]) -> Collection[str]:

@@ -25,7 +25,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     steps: list[Step | Fused] = [
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),
-        *_environment_steps(shape, policy_head.draw(), track=shape.injects),
+        *environment_steps(shape, policy_head.draw(), track=shape.injects),
         *encoding.behind_steps(shape),
         *rollout.after_rollout(control.before_reward_controllers(shape.frozen)),
         *control.after_rollout_controllers(
@@ -56,7 +56,7 @@ def following(shape: Shape) -> list[Step]:
     """One iteration of a rule-based baseline: the data column ``signal`` names the wanted side of each snapshot."""
     steps: list[Step | Fused] = [
         *rollout.iteration_begin(),
-        *_environment_steps(shape, Stage("rl_signal_action"), gates=False),
+        *environment_steps(shape, Stage("rl_signal_action"), gates=False),
         Stage("gpu_advance_cursor"),
     ]
     return chosen(steps, shape.fusion)
@@ -69,23 +69,27 @@ def _played(
         *encoding.before_steps(shape, draw_episodes=False, policy=policy, features=features),
         *values,
         *(frd.forward() if shape.entry_gates else ()),
-        *_environment_steps(shape, draw, evaluation=True),
+        *environment_steps(shape, draw, evaluation=True),
         *encoding.follow_market(shape),
         Stage("gpu_advance_cursor"),
     ]
     return chosen(steps, shape.fusion)
 
 
-def _environment_steps(
+def environment_steps(
     shape: Shape, draw: Stage, *, gates: bool = True, evaluation: bool = False, track: bool = False
-) -> list[Step]:
+) -> list[Step | Fused]:
     """T steps: draw, gates where the run has them, overrides, fill, bookkeeping. track: hindsight watches each step."""
     steps: list[Step] = []
+    launches: list[Step] = []
+    judged = shape.entry_gates and gates
     for t in range(shape.rollout):
-        judged = shape.entry_gates and gates
+        drawn = Stage(draw.kernel, {**draw.remap, **at(t)})
         judges = control.entry_gates(t, shape.features, evaluation=evaluation) if judged else ()
-        steps.append(Stage(draw.kernel, {**draw.remap, **at(t)}))
-        steps.extend(rollout.environment_step(t, judges))
-        if track:
-            steps.extend(hindsight.track(t))
-    return steps
+        steps += [drawn, *rollout.environment_step(t, judges), *(hindsight.track(t) if track else ())]
+        if judged:
+            launches += [drawn, *control.judged_step(t, shape.features, evaluation=evaluation)]
+    if not judged:
+        launches = rollout.whole_rollout(draw)
+    launches += hindsight.track_all() if track else ()
+    return [Fused(tuple(launches), tuple(steps), exact=True)]

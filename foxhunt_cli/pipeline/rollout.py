@@ -1,7 +1,8 @@
 """The environment's part of the ordered list: begin of an iteration, one environment step, the end of a rollout.
 
-Owns the order of overrides, fill and bookkeeping. The draw of the action comes before ``environment_step`` (the policy
-in training, a rule in a baseline). A later override wins, so safety comes last.
+Owns the order of overrides, fill and bookkeeping, and which kernels do all steps of a rollout at once. The draw of the
+action comes before ``environment_step`` (the policy in training, a rule in a baseline). A later override wins: safety
+comes last.
 """
 
 from __future__ import annotations
@@ -33,6 +34,14 @@ _STATISTICS = (
 )
 
 
+# Draw of an action -> kernel that plays all steps of an iteration by it.
+_WHOLE_ROLLOUT = {
+    "rl_pi_action_kernel": "rl_rollout_policy",
+    "rl_q_action_kernel": "rl_rollout_value",
+    "rl_signal_action": "rl_rollout_signal",
+}
+
+
 def iteration_begin() -> list[Step]:
     """Before the first environment step: carry the trade context over, clear rows on a new episode."""
     return [Stage("rl_rollout_begin")]
@@ -42,6 +51,11 @@ def environment_step(t: int, gates: Sequence[Step] = ()) -> list[Step]:
     """Environment step ``t`` of the iteration, after ``action_drawn[t]`` has been written; ``gates`` judge the draw."""
     names = (*_OVERRIDES, *_EXECUTION)
     return [Stage("rl_action_begin", at(t)), *gates, *(Stage(name, at(t)) for name in names)]
+
+
+def whole_rollout(draw: Stage) -> list[Step]:
+    """All environment steps of an iteration whose actions come from ``draw``, without entry gates, in one kernel."""
+    return [Stage(_WHOLE_ROLLOUT[draw.kernel], draw.remap)]
 
 
 def after_rollout(scale: Sequence[Step] = ()) -> list[Step]:

@@ -54,21 +54,28 @@ class Zero:
 
 Step = Stage | Matmul | Zero
 
-Fusion = Literal["none", "float32", "tf32"]
-"""Which fused kernels run: none, those that compute in float32 throughout, or those with TF32 products as well."""
+Fusion = Literal["none", "exact", "float32", "tf32"]
+"""Which fused kernels run: none, those that change no bit, all that compute in float32 throughout, or those with TF32
+products as well."""
 
 
 @dataclass(frozen=True)
 class Fused:
     """``launches`` do what ``steps`` do: every buffer that a later step reads holds the same afterwards.
 
-    tf32: the launches multiply in TF32, so they run only where products do. Buffers that only ``steps`` use are not
-    allocated where the launches run.
+    tf32: the launches multiply in TF32, so they run only where products do. exact: both devices have the kernels of the
+    launches, and they leave the same bits as the steps. Buffers that only ``steps`` use are not allocated where the
+    launches run.
     """
 
     launches: tuple[Step, ...]
     steps: tuple[Step | Fused, ...]
     tf32: bool = False
+    exact: bool = False
+
+    def allowed(self, fusion: Fusion) -> bool:
+        """Whether the launches run."""
+        return self.exact if fusion == "exact" else fusion == "tf32" or (fusion == "float32" and not self.tf32)
 
 
 def chosen(steps: Iterable[Step | Fused], fusion: Fusion) -> list[Step]:
@@ -77,7 +84,7 @@ def chosen(steps: Iterable[Step | Fused], fusion: Fusion) -> list[Step]:
     for step in steps:
         if not isinstance(step, Fused):
             plain.append(step)
-        elif fusion == "tf32" or (fusion == "float32" and not step.tf32):
+        elif step.allowed(fusion):
             plain.extend(step.launches)
         else:
             plain.extend(chosen(step.steps, fusion))

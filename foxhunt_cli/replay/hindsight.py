@@ -17,6 +17,11 @@ def track(t: int) -> list[Step]:
     return [Stage("rl_hindsight_track", at(t))]
 
 
+def track_all() -> list[Step]:
+    """``track`` of every step of the iteration, behind the last of them, in one kernel."""
+    return [Stage("rl_rollout_track")]
+
+
 def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
     """Backward and forward candidates of the iteration, their slots, their copies, what is kept for later."""
     if directions == "off":
