@@ -65,7 +65,7 @@ extern "C" __global__ void mamba2_scan_forward(const float* __restrict__ xbc, co
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= B * MAMBA_GROUPS) return;
     const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_HEAD_DIM;
-    ScanTile state;
+    ScanTile<> state;
     scan_clear(&state);
     for (int w = 0; w < W; ++w) {
         const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
@@ -164,7 +164,7 @@ extern "C" __global__ void mamba2_scan_backward_bc(const float* __restrict__ xbc
     if (i >= B * MAMBA_GROUPS) return;
     const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_STATE, n = c % MAMBA_STATE;
     const int first = head * MAMBA_HEAD_DIM;
-    ScanTile state;
+    ScanTile<> state;
     scan_clear(&state);
     for (int w = 0; w < W; ++w) {
         const long long token = (long long)w * B + b, at = token * MAMBA_HEADS + head;
@@ -192,7 +192,7 @@ extern "C" __global__ void mamba2_scan_backward_x(const float* __restrict__ xbc,
     const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
     if (i >= B * MAMBA_GROUPS) return;
     const int b = i / MAMBA_GROUPS, c = i % MAMBA_GROUPS * MAMBA_LANES, head = c / MAMBA_HEAD_DIM;
-    ScanTile state;
+    ScanTile<> state;
     scan_clear(&state);
     float later = 0.0f;
     for (int w = W - 1; w >= 0; --w) {

@@ -41,25 +41,27 @@ static __device__ inline float mamba_own(const float* xbc) {
     return mamba_dot16(xbc + MAMBA_B_COLUMN, xbc + MAMBA_C_COLUMN);
 }
 
-// A 16 x 8 tile of a head's states: 16 rows that are summed over, 8 columns that a thread owns.
+// A tile of a head's states: 16 rows that are summed over, COLUMNS columns that a thread owns.
+template <int COLUMNS = MAMBA_LANES>
 struct ScanTile {
-    float v[16][MAMBA_LANES];
+    float v[16][COLUMNS];
 };
 
-static __device__ inline void scan_clear(ScanTile* tile) {
+template <int COLUMNS>
+static __device__ inline void scan_clear(ScanTile<COLUMNS>* tile) {
     for (int n = 0; n < 16; ++n) {
-        for (int l = 0; l < MAMBA_LANES; ++l) tile->v[n][l] = 0.0f;
+        for (int l = 0; l < COLUMNS; ++l) tile->v[n][l] = 0.0f;
     }
 }
 
 // One snapshot of a scan: past = decay tile, tile = past + row column^T; then out = out_scale tile^T reader, or past^T
 // reader where PAST_ONLY. Rows are summed in order. Columns outside, rows inside: so the CPU device's compiler keeps
-// the eight columns in one vector register.
-template <bool PAST_ONLY>
-static __device__ inline void scan_step(ScanTile* __restrict__ tile, float decay, float scale,
+// eight columns in one vector register.
+template <bool PAST_ONLY, int COLUMNS>
+static __device__ inline void scan_step(ScanTile<COLUMNS>* __restrict__ tile, float decay, float scale,
                                         const float* __restrict__ row, const float* __restrict__ column,
                                         const float* __restrict__ reader, float out_scale, float* __restrict__ out) {
-    for (int l = 0; l < MAMBA_LANES; ++l) {
+    for (int l = 0; l < COLUMNS; ++l) {
         const float input = scale * column[l];
         float sum = 0.0f;
         for (int n = 0; n < 16; ++n) {

@@ -122,7 +122,7 @@ def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step | Fuse
     first, second = names.blocks
     over = (names.all, names.size, prefix)
     return [
-        *vsn.forward(names.x, names.gate, names.selected, *over),
+        *vsn.forward(names.x, names.gate, names.selected, first.keep, *over),
         *mamba2.forward(first, *over),
         *mamba2.forward(second, *over),
         *mamba2.residual(first, second, names.size),
@@ -133,11 +133,8 @@ def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step | Fuse
 def backward(snapshots: int) -> list[Step | Fused]:
     """grad_h -> the gradient of every tensor, overwritten. Consumes what the last ``forward(snapshots)`` kept."""
     first, second = _TRAINED.blocks
-    return [
-        *cfc.backward(snapshots),
-        *mamba2.backward(second),
-        mamba2.input_gradient(second, "encoder_grad_out", accumulate=True),  # on top of the residual's
-        *mamba2.backward(first),
-        mamba2.input_gradient(first, "encoder_grad_vsn"),
-        *vsn.backward(),
-    ]
+    into_first = mamba2.input_gradient(second, "encoder_grad_out", accumulate=True)  # on top of the residual's
+    into_vsn = mamba2.input_gradient(first, "encoder_grad_vsn")
+    steps = (*mamba2.backward(second), into_first, *mamba2.backward(first), into_vsn, *vsn.backward())
+    fused = (*mamba2.row_backward(second), into_first, *mamba2.row_backward(first), into_vsn, *vsn.tile_backward())
+    return [*cfc.backward(snapshots), Fused((*fused, Stage("encoder_sum_parts", {"tiles": vsn.TILES})), steps)]

@@ -1,6 +1,7 @@
 """A Mamba-2 block of the full encoder: in-projection, convolution, selective scan, gated normalisation, out-projection.
 
-Owns the tensors, buffers and steps of a block; the arithmetic is in ``cuda_src/nets/mamba2.cu`` and in matrix products.
+Owns the tensors, buffers and steps of a block; the arithmetic is in ``cuda_src/nets/mamba2.cu`` and in matrix products,
+that of the fused steps in ``cuda_src/fused/mamba2_*.cu``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets.encoder_parts import BACKWARD, HIDDEN, buffer, column_sums, rows, tensor, weights
 from foxhunt_cli.nets.params import Parameter
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 # Shapes of a block; cuda_src/nets/mamba2.cuh holds the same numbers.
 HEADS, STATE, TAPS = 8, 16, 4
@@ -19,6 +20,8 @@ XBC = "(HIDDEN_DIM + 32)"  # convolved columns: x 128, B 16, C 16
 PROJ = "(2*HIDDEN_DIM + 40)"  # in-projection: z 128, x 128, B 16, C 16, dt 8
 _DT_COLUMN = "2*HIDDEN_DIM + 32"
 _CONV = f"{TAPS}*{XBC}"
+_GRADIENTS = ("grad_y", "grad_x", "grad_bc", "grad_c", "grad_proj", "grad_head", "grad_conv")
+_PARTS = f"{TAPS + 1}*{XBC} + {3 * HEADS} + HIDDEN_DIM"
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,13 @@ class Block:
     norm: str
     rstd: str
     out: str
+    keep: bool  # whether a backward follows
 
 
 def trained(tag: str, width: str, source: str) -> Block:
     """The block whose activations stay for the backward."""
     own = (f"{tag}_{n}" for n in ("proj", "xbc", "dt", "decay", "s", "norm", "rstd", "out"))
-    return Block(tag, width, source, *own)
+    return Block(tag, width, source, *own, keep=True)
 
 
 def forward_only(tag: str, width: str, source: str, out: str) -> Block:
@@ -58,6 +62,7 @@ def forward_only(tag: str, width: str, source: str, out: str) -> Block:
         norm="encoder_grad_x",
         rstd="target_rstd",
         out=out,
+        keep=False,
     )
 
 
@@ -86,6 +91,9 @@ def buffers(tag: str) -> tuple[Buffer, ...]:
         buffer(f"{tag}_norm", f"W, B, {HIDDEN}", "gated, normalised; backward: parts of the norm weights' gradient"),
         buffer(f"{tag}_rstd", "W, B", "reciprocal root mean square under the normalisation"),
         buffer(f"{tag}_out", f"W, B, {HIDDEN}", "output of the block (m2: with the residual)"),
+        buffer(
+            f"{tag}_parts", f"B, {_PARTS}", "small gradients, one part a row: taps, bias, dt bias, a_log, skip, norm"
+        ),
     )
 
 
@@ -98,23 +106,29 @@ SCRATCH = (
     buffer("encoder_grad_y", f"W, B, {HIDDEN}", "gradient of the normalised output, then before gate and norm"),
     buffer("encoder_grad_x", f"W, B, {HIDDEN}", "gradient of dt x in the scan, through later snapshots"),
     buffer("encoder_grad_bc", f"W, B, 2*{HIDDEN}", "gradients of B and C, one part a head"),
+    buffer("encoder_grad_c", f"W, B, {STATE}", "gradient of C"),
     buffer("encoder_grad_head", f"B, {2 * HEADS}", "gradients of a_log and skip, one part a row"),
     buffer("encoder_grad_conv", f"B, {TAPS + 1}*{XBC}", "gradients of taps and bias, one part a row"),
 )
 """What forward-only passes and the backward of every block share."""
 
 
-def forward(block: Block, tokens: str, size: Mapping[str, str], prefix: str) -> list[Step]:
+def forward(block: Block, tokens: str, size: Mapping[str, str], prefix: str) -> list[Step | Fused]:
     """block.input -> block.out. size: remap of the scalar W."""
     names, tag = _names(block, prefix), block.tag
     source, proj = rows(block.input, block.width, tokens), rows(block.proj, PROJ, tokens)
     w_out = weights(f"{prefix}w_{tag}_out", HIDDEN, HIDDEN)
-    return [
-        Matmul(f"{tag} in", source, weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
+    steps = (
         _stage("mamba2_conv_forward", "proj conv_w conv_b xbc", names, size),
         _stage("mamba2_dt_forward", "proj dt_bias a_log dt decay", names, size),
         _stage("mamba2_scan_forward", "xbc dt decay s", names, size),
         _stage("mamba2_norm_forward", "s xbc proj dt skip norm_w norm rstd", names, size),
+    )
+    kernel, kept = ("mamba2_row_forward", "s rstd") if block.keep else ("mamba2_row_forward_only", "")
+    fused = _stage(kernel, f"proj conv_w conv_b dt_bias a_log skip norm_w norm {kept}", names, size)
+    return [
+        Matmul(f"{tag} in", source, weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
+        Fused((fused,), steps),
         Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens)),
     ]
 
@@ -127,21 +141,27 @@ def residual(trunk: Block, branch: Block, size: Mapping[str, str]) -> list[Step]
 def backward(block: Block) -> list[Step]:
     """encoder_grad_out -> the block's tensors and encoder_grad_proj."""
     names, tag = _names(block), block.tag
-    norm, grad_out, grad_proj = rows(block.norm), rows("encoder_grad_out"), rows("encoder_grad_proj", PROJ)
-    w_out, grad_w_out = (weights(f"{p}w_{tag}_out", HIDDEN, HIDDEN) for p in ("", "grad_"))
-    grad_w_in = weights(f"grad_w_{tag}_in", block.width, PROJ)
     conv = "proj conv_w conv_b xbc skip dt grad_y grad_x grad_bc grad_proj grad_conv"
     return [
-        Matmul(f"{tag} grad w_out", norm, grad_out, grad_w_out, trans_a=True),
-        Matmul(f"{tag} grad norm", grad_out, w_out, rows("encoder_grad_y"), trans_b=True),
+        *_out_gradients(block),
         _stage("mamba2_norm_backward", "s xbc proj dt skip norm_w rstd norm grad grad_proj", names, BACKWARD),
-        column_sums(f"{tag} grad w_norm", norm, f"grad_w_{tag}_norm"),
+        column_sums(f"{tag} grad w_norm", rows(block.norm), f"grad_w_{tag}_norm"),
         _stage("mamba2_scan_backward_bc", "xbc dt decay grad_y grad_bc", names, BACKWARD),
         _stage("mamba2_scan_backward_x", "xbc decay grad_y grad_x", names, BACKWARD),
         _stage("mamba2_scan_backward_dt", "xbc dt s a_log grad_y grad_x grad_proj grad_head", names, BACKWARD),
         _stage("mamba2_conv_backward", conv, names, BACKWARD),
         *_small_gradients(tag),
-        Matmul(f"{tag} grad w_in", rows(block.input, block.width), grad_proj, grad_w_in, trans_a=True),
+        _in_gradient(block),
+    ]
+
+
+def row_backward(block: Block) -> list[Step]:
+    """The same with one kernel between the products; the small gradients stay in parts for ``encoder_sum_parts``."""
+    takes = "proj s rstd conv_w conv_b dt_bias a_log skip norm_w grad grad_proj grad_c parts"
+    return [
+        *_out_gradients(block),
+        _stage("mamba2_row_backward", takes, _names(block), BACKWARD),
+        _in_gradient(block),
     ]
 
 
@@ -150,6 +170,21 @@ def input_gradient(block: Block, out: str, accumulate: bool = False) -> Matmul:
     w_in, target = weights(f"w_{block.tag}_in", block.width, PROJ), rows(out, block.width)
     grad_proj = rows("encoder_grad_proj", PROJ)
     return Matmul(f"{block.tag} grad input", grad_proj, w_in, target, trans_b=True, accumulate=accumulate)
+
+
+def _out_gradients(block: Block) -> list[Step]:
+    tag, grad_out = block.tag, rows("encoder_grad_out")
+    w_out, grad_w_out = (weights(f"{p}w_{tag}_out", HIDDEN, HIDDEN) for p in ("", "grad_"))
+    return [
+        Matmul(f"{tag} grad w_out", rows(block.norm), grad_out, grad_w_out, trans_a=True),
+        Matmul(f"{tag} grad norm", grad_out, w_out, rows("encoder_grad_y"), trans_b=True),
+    ]
+
+
+def _in_gradient(block: Block) -> Matmul:
+    grad_w_in = weights(f"grad_w_{block.tag}_in", block.width, PROJ)
+    grad_proj, source = rows("encoder_grad_proj", PROJ), rows(block.input, block.width)
+    return Matmul(f"{block.tag} grad w_in", source, grad_proj, grad_w_in, trans_a=True)
 
 
 def _small_gradients(tag: str) -> list[Step]:
@@ -179,7 +214,8 @@ def _names(block: Block, prefix: str = "") -> dict[str, str]:
         "skip": f"{prefix}skip_{tag}",
         "norm_w": f"{prefix}w_{tag}_norm",
         "grad": "encoder_grad_y",
-        **{name: f"encoder_{name}" for name in ("grad_y", "grad_x", "grad_bc", "grad_proj", "grad_head", "grad_conv")},
+        **{name: f"encoder_{name}" for name in _GRADIENTS},
+        "parts": f"{tag}_parts",
     }
 
 

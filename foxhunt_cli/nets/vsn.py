@@ -1,41 +1,68 @@
 """Variable selection: a softmax over the inputs of a snapshot weighs each of them.
 
-Owns the tensors, buffers and steps of this part of the full encoder; the arithmetic is in ``cuda_src/nets/vsn.cu``.
+Owns the tensors, buffers and steps of this part of the full encoder; the arithmetic is in ``cuda_src/nets/vsn.cu``,
+that of the fused steps in ``cuda_src/fused/vsn_tile.cu``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foxhunt_cli.nets.encoder_parts import BACKWARD, INPUT, buffer, column_sums, rows, tensor, weights
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step
+from foxhunt_cli.nets.encoder_parts import BACKWARD, INPUT, USED, buffer, column_sums, rows, tensor, weights
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step
 
 PARAMETERS = (
     tensor("w_vsn", f"{INPUT}, {INPUT}", "xavier", 1.0, "VSN"),
     tensor("b_vsn", INPUT, "constant", 0.0, "VSN"),
 )
 
+TILES = f"({USED} + 63)/64"  # tiles of 64 tokens
+
 BUFFERS = (
     buffer("vsn_gate", f"W, B, {INPUT}", "selection weights; backward: gradient of their logits"),
     buffer("vsn_out", f"W, B, {INPUT}", "selected inputs", "mixed"),
     buffer("encoder_grad_vsn", f"W, B, {INPUT}", "gradient of the selected inputs"),
+    buffer("vsn_parts", f"{TILES}, {INPUT}", "gradient of the logits' bias, one part a tile"),
 )
 
 
-def forward(x: str, gate: str, out: str, tokens: str, size: Mapping[str, str], prefix: str) -> list[Step]:
-    """x [tokens, 56] -> gate, out. size: remap of the scalar W."""
-    logits = rows(gate, INPUT, tokens)
+_BACKWARD = {"grad_out": "encoder_grad_vsn", "gate": "vsn_gate", **BACKWARD}
+
+
+def forward(
+    x: str, gate: str, out: str, keep: bool, tokens: str, size: Mapping[str, str], prefix: str
+) -> list[Step | Fused]:
+    """x [tokens, 56] -> gate, out. keep: a backward follows. size: remap of the scalar W."""
+    names = {"x": x, "bias": f"{prefix}b_vsn", "out": out, **size}
+    steps = (Stage("vsn_forward", {"gate": gate, **names}),)
+    fused = (
+        Stage("vsn_tile_forward", {"gate": gate, **names})
+        if keep
+        else Stage("vsn_tile_forward_only", {"logits": gate, **names})
+    )
     return [
-        Matmul("vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), logits),
-        Stage("vsn_forward", {"x": x, "bias": f"{prefix}b_vsn", "gate": gate, "out": out, **size}),
+        Matmul(
+            "vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), rows(gate, INPUT, tokens)
+        ),
+        Fused((fused,), steps),
     ]
 
 
 def backward() -> list[Step]:
     """encoder_grad_vsn -> the tensors' gradients. The gate becomes the gradient of the logits."""
-    logits = rows("vsn_gate", INPUT)
     return [
-        Stage("vsn_backward", {"grad_out": "encoder_grad_vsn", "gate": "vsn_gate", **BACKWARD}),
-        Matmul("vsn grad w", rows("x", INPUT), logits, weights("grad_w_vsn", INPUT, INPUT), trans_a=True),
-        column_sums("vsn grad b", logits, "grad_b_vsn"),
+        Stage("vsn_backward", _BACKWARD),
+        _weight_gradient(),
+        column_sums("vsn grad b", rows("vsn_gate", INPUT), "grad_b_vsn"),
     ]
+
+
+def tile_backward() -> list[Step]:
+    """The same; the bias' gradient stays in parts for ``encoder_sum_parts``."""
+    return [Stage("vsn_tile_backward", {"parts": "vsn_parts", **_BACKWARD}), _weight_gradient()]
+
+
+def _weight_gradient() -> Matmul:
+    return Matmul(
+        "vsn grad w", rows("x", INPUT), rows("vsn_gate", INPUT), weights("grad_w_vsn", INPUT, INPUT), trans_a=True
+    )
