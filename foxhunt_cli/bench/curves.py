@@ -1,8 +1,7 @@
-"""Learning curves: a configuration trained and evaluated at equal distances, kept in a file that a second call goes on
-with.
+"""Learning curves: a configuration trained and evaluated at equal distances, then judged on held-out markets.
 
-Owns the growing of curves and the rule of when one holds a threshold. What is compared with what stands in
-``hindsight.py`` and ``learn.py``.
+Owns the growing of curves, the file that a second call goes on with, and the rule of when a curve holds a threshold.
+What is compared with what stands in ``hindsight.py`` and ``learn.py``.
 """
 
 from __future__ import annotations
@@ -15,14 +14,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import orjson
 
+from foxhunt_cli.bench.markets import Judged, fresh_markets, own_range
 from foxhunt_cli.bench.setup import open_device, open_market
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.plots import NET
 from foxhunt_cli.diag.writer import write_file
-from foxhunt_cli.market.evaluate import AGENT, CRITIC, Evaluator
+from foxhunt_cli.isv.table import number
+from foxhunt_cli.market.evaluate import AGENT, BOUND, CRITIC, Evaluator
 from foxhunt_cli.train.compile_bar import compile_bar
 from foxhunt_cli.train.engine import build_engine, compile_run
 from foxhunt_cli.train.prepare import prepare_training
@@ -32,36 +34,49 @@ if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
 
 FLOW = "flow"
+RULES = ("hold", "random", "moving average", FLOW)
 METRICS = (NET, "trades", "win rate", "exit capture")
 IN_A_ROW = 3
+_NAN = float("nan")
 # Fields that change no result: a curve is the same curve with another value of them.
 _NO_MATTER = {"name", "runs_dir", "device", "cpu_threads", "log_every", "drain_every", "checkpoint_every", "keep",
-              "eval_every", "graph"}  # fmt: skip
+              "eval_every", "graph", "fused"}  # fmt: skip
+
+Figures = dict[str, dict[str, float]]
+"""Metrics of ``market.metrics.summarise`` by policy."""
 
 
 @dataclass
 class Curve:
-    """One run: at each evaluation the environment steps of a row, critic updates, seconds of training, and metrics."""
+    """One run: what it was at each evaluation on its own held-out range, and what it ended as.
+
+    steps: environment steps of a row; updates: of the critic; seconds: of training; bias: EMA of E[Q] - target, scaled.
+    finals: all policies, rules and the bound on each held-out market after training.
+    """
 
     key: str
     labels: dict[str, Any]
-    flow: float
-    """Net USD per 1,000 steps of the flow rule on the same held-out data."""
     steps: list[int] = field(default_factory=list)
     updates: list[int] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    bias: list[float] = field(default_factory=list)
     policies: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    finals: dict[str, Figures] = field(default_factory=dict)
+    flow: float = _NAN
+    """Net USD per 1,000 steps of the flow rule on the run's own held-out range."""
+    bound: float = _NAN
+    """The same of perfect foresight."""
     fault: bool = False
     """Training stopped: numbers were not finite."""
 
-    def net(self, policy: str) -> list[float]:
-        """Held-out net USD per 1,000 steps at each evaluation; empty for a policy that the run does not have."""
-        return self.policies.get(policy, {}).get(NET, [])
+    def of(self, policy: str, metric: str = NET) -> list[float]:
+        """A metric at each evaluation, NaN where it had no number; empty for a policy that the run does not have."""
+        values = self.policies.get(policy, {}).get(metric, [])
+        return [_NAN if value is None else float(value) for value in values]
 
     def last(self, policy: str, metric: str = NET) -> float:
         """The metric at the last evaluation; NaN where there is none."""
-        values = self.policies.get(policy, {}).get(metric, [])
-        return float(values[-1]) if values and values[-1] is not None else float("nan")
+        return (self.of(policy, metric) or [_NAN])[-1]
 
 
 def holds(values: Sequence[float], threshold: float, times: int = IN_A_ROW) -> int | None:
@@ -73,16 +88,20 @@ def holds(values: Sequence[float], threshold: float, times: int = IN_A_ROW) -> i
 def middle(values: Sequence[float]) -> float:
     """Median of the numbers among ``values``; NaN where there is none."""
     numbers = [value for value in values if value == value]
-    return statistics.median(numbers) if numbers else float("nan")
+    return statistics.median(numbers) if numbers else _NAN
 
 
 class Grower:
-    """Grows curves one after another on one device; markets and the flow rule's result are kept between them."""
+    """Grows curves one after another on one device. every: steps between two evaluations.
 
-    def __init__(self, every: int, file: Path | None, console: Terminal) -> None:
-        self._every, self._file, self._console = every, file, console
+    held_out: fresh synthetic markets to judge each trained agent on; 0, or a market read from files: the end of the
+    training market's own data, which training never sampled.
+    """
+
+    def __init__(self, every: int, file: Path | None, console: Terminal, held_out: int = 0) -> None:
+        self._every, self._file, self._console, self._held_out = every, file, console, held_out
         self._markets: dict[str, Any] = {}
-        self._flows: dict[str, float] = {}
+        self._fresh: dict[str, dict[str, Judged]] = {}
         self._device: Any = None
         self._known = {c["key"]: Curve(**c) for c in self._read()}
         self.curves: list[Curve] = []
@@ -92,14 +111,14 @@ class Grower:
 
         Raises ConfigError, DataError, DeviceError, FileError.
         """
-        key = _key(config, self._every)
+        key = _key(config, self._every, self._held_out)
         title = ", ".join(f"{name} {value}" for name, value in labels.items())
         if key in self._known:
             self._console.note(f"bench: {title}: from {self._file}")
             curve = self._known[key]
             curve.labels = labels
         else:
-            curve = self._train(config, Curve(key, labels, float("nan")), title)
+            curve = self._train(config, Curve(key, labels), title)
             self._known[key] = curve
         self.curves.append(curve)
         if self._file is not None:
@@ -112,7 +131,8 @@ class Grower:
         if self._file is None or not self._file.is_file():
             return []
         try:
-            return orjson.loads(self._file.read_bytes())["curves"]
+            curves = orjson.loads(self._file.read_bytes())["curves"]
+            return [c for c in curves if Curve(**c)]
         except (ValueError, KeyError, TypeError):
             raise ConfigError(f"--curves {self._file}: expected a file that this bench wrote; name another") from None
 
@@ -121,22 +141,35 @@ class Grower:
         data_key = f"{config.paths} {config.data} {config.synthetic}"
         if data_key not in self._markets:
             self._markets = {data_key: open_market(config)}  # one at a time: they are large
-        parts = split(self._markets[data_key], config.holdout)
+        market = self._markets[data_key]
+        parts = split(market, config.holdout)
         if parts.held_out is None:
             raise ConfigError("a learning curve needs held-out data, got holdout = 0; use --set holdout=0.2")
         with compile_bar(self._console) as progress:
             compile_run(self._device, config, progress)
         data = prepare_training(self._device, parts.train, config)
         engine = build_engine(self._device, config, data)
-        evaluator = Evaluator(config, engine, parts.held_out, data.sigmas)
-        flow_key = f"{data_key} {config.rollout} {config.latency_steps} {config.lot_limit} {config.holdout}"
-        if flow_key not in self._flows:
-            self._flows[flow_key] = evaluator.all_policies().policies[FLOW][NET]
-        curve.flow = self._flows[flow_key]
-        self._iterate(config, engine, evaluator, curve, title)
+        own = own_range(config, market, parts.held_out)
+        evaluator = Evaluator(config, engine, own.market, data.sigmas)
+        self._iterate(config, engine, evaluator, curve)
+        ended = evaluator.all_policies(own.sides).policies
+        curve.flow, curve.bound = ended[FLOW][NET], ended[BOUND][NET]
+        curve.finals = self._judge(config, engine, data.sigmas) or {own.name: ended}
+        self._tell(curve, title)
         return curve
 
-    def _iterate(self, config: RunConfig, engine: Any, evaluator: Evaluator, curve: Curve, title: str) -> None:
+    def _judge(self, config: RunConfig, engine: Any, sigmas: np.ndarray) -> dict[str, Figures]:
+        """All policies on each fresh market; empty without such markets."""
+        key = f"{config.synthetic} {config.holdout}"
+        if config.paths is None and key not in self._fresh:
+            self._fresh = {key: fresh_markets(config, self._held_out)}
+        markets = self._fresh[key] if config.paths is None else {}
+        return {
+            name: Evaluator(config, engine, judged.market, sigmas).all_policies(judged.sides).policies
+            for name, judged in markets.items()
+        }
+
+    def _iterate(self, config: RunConfig, engine: Any, evaluator: Evaluator, curve: Curve) -> None:
         pause, elapsed = -(-self._every // config.rollout), 0.0
         while engine.done < config.iterations and not curve.fault:
             started = time.perf_counter()
@@ -148,17 +181,20 @@ class Grower:
             curve.steps.append(engine.done * config.rollout)
             curve.updates.append(max(0, engine.done - engine.prefill_iterations) * config.updates)
             curve.seconds.append(elapsed)
+            curve.bias.append(float(engine.device.download(engine.arrays["isv"])[number("Q_BIAS_EMA")]))
             for policy, figures in evaluator.agent().policies.items():
                 kept = curve.policies.setdefault(policy, {metric: [] for metric in METRICS})
                 for metric in METRICS:
                     kept[metric].append(figures[metric])
-        nets = ", ".join(f"{policy} {curve.last(policy):+,.1f}" for policy in (AGENT, CRITIC) if curve.net(policy))
+
+    def _tell(self, curve: Curve, title: str) -> None:
+        nets = ", ".join(f"{policy} {curve.last(policy):+,.1f}" for policy in (AGENT, CRITIC) if curve.of(policy))
         fault = "; stopped: numbers were not finite" if curve.fault else ""
         self._console.note(
-            f"bench: {title}: {nets} USD / 1,000 steps, flow {curve.flow:+,.1f}, {elapsed:,.0f} s{fault}"
+            f"bench: {title}: {nets} USD / 1,000 steps, flow {curve.flow:+,.1f}, {curve.seconds[-1]:,.0f} s{fault}"
         )
 
 
-def _key(config: RunConfig, every: int) -> str:
-    facts = config.model_dump(mode="json", exclude=_NO_MATTER) | {"every": every}
+def _key(config: RunConfig, every: int, held_out: int) -> str:
+    facts = config.model_dump(mode="json", exclude=_NO_MATTER) | {"every": every, "held_out": held_out}
     return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

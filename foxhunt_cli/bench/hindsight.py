@@ -1,7 +1,7 @@
-"""What hindsight buys: the same run with each kind of it, by the steps until a held-out PnL is held.
+"""What hindsight buys: the same run with each kind of it, by the steps until held-out thresholds are held.
 
-Every run has the same reward, market, sizes and seeds. A run holds the threshold at the first of three evaluations in a
-row at or above it; steps, updates and seconds are those at that evaluation.
+Every run has the same reward, market, sizes and seeds. A run holds a threshold at the first of three evaluations in a
+row at or above it; steps, updates and seconds are those at that evaluation. Thresholds: a net PnL, and an exit capture.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from foxhunt_cli.bench.curves import IN_A_ROW, Curve, Grower, holds, middle
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.diag.plots import NET
 from foxhunt_cli.market.evaluate import AGENT, CRITIC
 
 # Label -> what sets it apart.
@@ -26,53 +27,60 @@ KINDS: dict[str, tuple[str, ...]] = {
     "path-off": ("hindsight=path", "isv.n_step=8", "hindsight_directions=off"),
 }
 BASES = ("none3", "none8")
-"""What the others are compared with: their steps over one's own."""
+"""What the others are compared with: their steps over one's own, seed by seed."""
+WITHOUT_SURROGATE = ("isv.loss_lambda_pi=0", "isv.q_distill_lambda=1")
+"""The policy learns from the critic alone: what the label teaches decides everything."""
+FACTOR, CAPTURE = 1.3, 0.4
+"""Default thresholds: net PnL in multiples of the flow rule's, exit capture."""
 _NAN = float("nan")
-FACTOR = 1.3
-"""Default threshold, in multiples of the flow rule's held-out PnL."""
 
 
 def run(
     configure: Callable[[Sequence[str]], RunConfig], grower: Grower, *,
     kinds: Sequence[str], seeds: int, factor: float = FACTOR, threshold: float | None = None,
+    capture: float = CAPTURE, surrogate: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
     """A row for each kind and each of the learned policies.
 
     configure: the run's configuration with these settings on top. threshold: net USD per 1,000 steps; by default
-    ``factor`` times the flow rule's. Raises ConfigError for an unknown kind.
+    ``factor`` times the flow rule's. surrogate False: see WITHOUT_SURROGATE. Raises ConfigError for an unknown kind.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"--kinds: expected some of {', '.join(KINDS)}, got '{unknown[0]}'")
+    common = () if surrogate else WITHOUT_SURROGATE
     curves = [
-        grower.grow(configure([*KINDS[kind], f"seed={seed}"]), {"hindsight": kind, "seed": seed})
+        grower.grow(configure([*common, *KINDS[kind], f"seed={seed}"]), {"hindsight": kind, "seed": seed})
         for kind in kinds
         for seed in range(seeds)
     ]
     rule = "net USD / 1,000 steps" if threshold is not None else f"{factor:g} x the flow rule's net USD / 1,000 steps"
     threshold = factor * curves[0].flow if threshold is None else threshold
     rows = [
-        _row(kind, policy, [c for c in curves if c.labels["hindsight"] == kind], threshold)
+        _row(kind, policy, [c for c in curves if c.labels["hindsight"] == kind], threshold, capture)
         for policy in (AGENT, CRITIC)
         for kind in kinds
     ]
     for row in rows:
         for kind in BASES:
-            base = next((r["steps"] for r in rows if (r["policy"], r["hindsight"]) == (row["policy"], kind)), _NAN)
-            row[f"x {kind}"] = base / row["steps"]
+            base = next((r for r in rows if (r["policy"], r["hindsight"]) == (row["policy"], kind)), None)
+            row[f"x {kind}"] = _factor(base, row)
     return {
         "threshold": threshold,
+        "capture": capture,
         "rule": f"{rule}, held in {IN_A_ROW} evaluations in a row",
         "flow": curves[0].flow,
+        "surrogate": surrogate,
         "seeds": seeds,
         "rows": rows,
     }
 
 
-def _row(kind: str, policy: str, curves: Sequence[Curve], threshold: float) -> dict[str, Any]:
-    """Medians over the seeds that held it; the final PnL over all."""
-    at = [(curve, holds(curve.net(policy), threshold)) for curve in curves]
+def _row(kind: str, policy: str, curves: Sequence[Curve], threshold: float, capture: float) -> dict[str, Any]:
+    """Medians over the seeds that held the threshold; what they ended at over all. bias: E[Q] - target at the end."""
+    at = [(curve, holds(curve.of(policy), threshold)) for curve in curves]
     held = [(curve, index) for curve, index in at if index is not None]
+    caught = [(curve, holds(curve.of(policy, "exit capture"), capture)) for curve in curves]
     return {
         "policy": policy,
         "hindsight": kind,
@@ -82,6 +90,25 @@ def _row(kind: str, policy: str, curves: Sequence[Curve], threshold: float) -> d
         "steps_by_seed": [None if i is None else curve.steps[i] for curve, i in at],
         "updates": middle([curve.updates[i] for curve, i in held]),
         "seconds": middle([curve.seconds[i] for curve, i in held]),
-        "final": middle([curve.last(policy) for curve in curves]),
+        "capture steps": middle([curve.steps[i] for curve, i in caught if i is not None]),
+        "capture_steps_by_seed": [None if i is None else curve.steps[i] for curve, i in caught],
+        "final": middle([curve.last(policy, NET) for curve in curves]),
+        "final_by_seed": [curve.last(policy, NET) for curve in curves],
         "exit capture": middle([curve.last(policy, "exit capture") for curve in curves]),
+        "bias": middle([curve.bias[-1] for curve in curves if curve.bias]),
+    }
+
+
+def _factor(base: dict[str, Any] | None, row: dict[str, Any]) -> dict[str, Any]:
+    """Steps of the base over this kind's: median, least and largest of the seeds that held the threshold in both.
+
+    unheld: seeds that this kind brought there and the base did not: their factor has no upper end.
+    """
+    pairs = [] if base is None else list(zip(base["steps_by_seed"], row["steps_by_seed"], strict=True))
+    factors = [b / own for b, own in pairs if b is not None and own is not None]
+    return {
+        "median": middle(factors),
+        "low": min(factors, default=_NAN),
+        "high": max(factors, default=_NAN),
+        "unheld": sum(b is None and own is not None for b, own in pairs),
     }

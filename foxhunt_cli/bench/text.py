@@ -103,43 +103,94 @@ def hindsight(found: dict[str, Any]) -> list[Block]:
     """A row for each policy and kind of hindsight."""
     rows = []
     for r in found["rows"]:
-        middle = (figure(r[name]) for name in ("steps", "updates", "seconds"))
-        ends = (*(figure(r[name], 1) for name in ("x none3", "x none8", "final")), figure(r["exit capture"], 2))
-        rows.append((f"{r['policy']}, {r['hindsight']}", f"{r['held']} of {r['of']}", *middle, *ends))
+        ends = (figure(r["final"], 1), figure(r["exit capture"], 2), figure(r["bias"], 3))
+        rows.append(
+            (
+                f"{r['policy']}, {r['hindsight']}",
+                f"{r['held']} of {r['of']}",
+                figure(r["steps"]),
+                figure(r["updates"]),
+                figure(r["seconds"], 1),
+                *(_factor(r[name]) for name in ("x none3", "x none8")),
+                figure(r["capture steps"]),
+                *ends,
+            )
+        )
+    names = ("policy, hindsight", "held", "steps", "updates", "seconds", "x none3", "x none8")
+    ends = ("to capture", "final", "capture", "bias")
+    teacher = "" if found["surrogate"] else "; the policy learns from the critic alone"
     return [
-        f"threshold {found['threshold']:,.1f}: {found['rule']} (flow {found['flow']:,.1f})",
-        Columns(
-            ("policy, hindsight", "held", "steps", "updates", "seconds", "x none3", "x none8", "final", "capture"),
-            rows,
-            spare=("updates", "capture"),
-        ),
-        "medians over the seeds that held it; x: that kind's steps over these; final: net USD / 1,000 steps, all seeds",
+        f"threshold {found['threshold']:,.1f}: {found['rule']} (flow {found['flow']:,.1f}){teacher}",
+        Columns((*names, *ends), rows, spare=("updates", "seconds", "to capture", "bias")),
+        "medians over the seeds that held it; x: that kind's steps over these, seed by seed, least to largest;",
+        f"'>': the other never held it; to capture: steps until exit capture {found['capture']:g} is held;",
+        "final: net USD / 1,000 steps; bias: mean E[Q] - target, scaled",
     ]
 
 
-def learn(found: dict[str, Any]) -> list[Block]:
-    """A row for each market, preset and encoder."""
+def _factor(factor: dict[str, Any]) -> str:
+    """Median and range of the factors of the seeds; '>' where the other kind never got there."""
+    if factor["median"] != factor["median"]:
+        return "never" if factor["unheld"] else "n/a"
+    spread = f" ({factor['low']:.1f}-{factor['high']:.1f})" if factor["low"] < factor["high"] else ""
+    return f"{'>' if factor['unheld'] else ''}{factor['median']:.1f}{spread}"
+
+
+def learn(found: dict[str, Any], *, detail: bool = False) -> list[Block]:
+    """A row for each market, preset, encoder and policy; with ``detail`` one for each judgement too."""
     rows = []
     for r in found["rows"]:
-        nets = (figure(r[name], 1) for name in ("agent", "critic", "flow"))
-        held = f"{figure(r['steps'])} ({r['held']} of {r['of']})"
-        rest = (figure(r["trades"]), figure(r["win rate"], 2), figure(r["exit capture"], 2), figure(r["seconds"]))
-        rows.append((f"{r['market']}, {r['preset']}, {r['encoder']}", *nets, held, *rest))
+        nets = (figure(r[name]) for name in ("net", "worst", "rule net"))
+        shares = (figure(r[name], 2) for name in ("x rule", "of drift", "of the bound", "exit capture", "win rate"))
+        rows.append(
+            (
+                f"{r['market']}, {r['preset']}, {r['encoder']}, {r['policy']}",
+                *nets,
+                f"{r['clear']} of {r['judgements']}",
+                *shares,
+                figure(r["trades"]),
+                f"{figure(r['steps'])} ({r['held']} of {r['of']})",
+                figure(r["seconds"], 1),
+            )
+        )
+    names = ("market, preset, encoder, policy", "net", "worst", "rule", "clear", "x rule", "drift", "bound", "capture")
     return [
         Columns(
-            (
-                "market, preset, encoder",
-                "agent",
-                "critic",
-                "flow",
-                "holds flow",
-                "trades",
-                "win rate",
-                "capture",
-                "seconds",
-            ),
+            (*names, "win rate", "trades", "holds flow", "seconds"),
             rows,
-            spare=("trades", "capture"),
+            spare=("rule", "capture", "win rate", "trades", "holds flow", "seconds"),
         ),
-        f"net USD / 1,000 steps at the end; medians over {found['seeds']} seed{'s' if found['seeds'] > 1 else ''}",
+        "held out, net USD / 1,000 steps, medians; worst: the least; rule: the best of hold, random, moving average,",
+        "flow; clear: whose 95 % interval lies above the rule's; drift, bound: share of what knowing the generator's",
+        "drift, or all of the future, would earn; holds flow: steps until it holds the flow rule's PnL on its own data",
+        *(["", _judgements(found["judgements"])] if detail else []),
     ]
+
+
+def _judgements(judgements: Sequence[dict[str, Any]]) -> Columns:
+    rows = [
+        (
+            f"{j['market']}, {j['preset']}, {j['encoder']}, {j['policy']}",
+            str(j["seed"]),
+            j["held out"],
+            figure(j["net"]),
+            f"{figure(j['low'])} to {figure(j['high'])}",
+            f"{figure(j['gross low'])} to {figure(j['gross high'])}",
+            f"{j['rule']} {figure(j['rule net'])}",
+            figure(j["rule high"]),
+            *(figure(j[name], 2) for name in ("of drift", "of the bound", "exit capture")),
+            figure(j["trades"]),
+        )
+        for j in judgements
+    ]
+    names = (
+        "market, preset, encoder, policy",
+        "seed",
+        "held out",
+        "net",
+        "95 %",
+        "gross 95 %",
+        "best rule",
+        "its high",
+    )
+    return Columns((*names, "drift", "bound", "capture", "trades"), rows, ("held out", "best rule"), ("gross 95 %",))

@@ -171,6 +171,10 @@ def hindsight(
     ),
     factor: Annotated[float, typer.Option("--factor", help="Threshold in multiples of the flow rule's PnL.")] = 1.3,
     threshold: Annotated[float | None, typer.Option("--threshold", help="The same in USD / 1,000 steps.")] = None,
+    capture: Annotated[float, typer.Option("--capture", help="Threshold of the exit capture.")] = 0.4,
+    surrogate: Annotated[
+        bool, typer.Option("--surrogate/--no-surrogate", help="Without: the policy learns from the critic alone.")
+    ] = True,
     encoder: Encoder = None,
     market: Annotated[str | None, typer.Option("--market", help="wavy, realistic or noise.")] = None,
     sets: Sets = None,
@@ -198,8 +202,9 @@ def hindsight(
     grower = Grower(every, curves, terminal)
     named = {"device": device, "batch": batch, "steps": steps, "encoder": encoder, "synthetic.preset": market}
     found = run(
-        _configurer(sets, **named), grower, kinds=_words(kinds), seeds=seeds, factor=factor, threshold=threshold
-    )
+        _configurer(sets, **named), grower, kinds=_words(kinds), seeds=seeds, factor=factor, threshold=threshold,
+        capture=capture, surrogate=surrogate,
+    )  # fmt: skip
     _write_plot(plot, lambda: picture(grower.curves, "", ("hindsight",)), terminal)
     _report(found, text.hindsight, json, terminal)
 
@@ -211,37 +216,50 @@ def learn(
     steps: Steps = 10_000,
     every: Every = 500,
     seeds: Seeds = 3,
-    markets: Annotated[str, typer.Option("--markets", help="wavy, realistic, noise; with commas.")] = "wavy,noise",
+    markets: Annotated[
+        str, typer.Option("--markets", help="wavy, realistic, noise or data files; with commas.")
+    ] = "wavy,noise",
     presets: Annotated[str, typer.Option("--presets", help="foxhunt, seed; with commas.")] = "foxhunt,seed",
     encoders: Annotated[str, typer.Option("--encoders", help="full, mlp; with commas.")] = "full,mlp",
+    training_markets: Annotated[
+        int, typer.Option("--training-markets", min=1, help="Synthetic markets to train on: run i on market i.")
+    ] = 1,
+    held_out: Annotated[
+        int, typer.Option("--held-out", min=0, help="Fresh markets to judge each agent on; 0 = the end of its own.")
+    ] = 0,
+    detail: Annotated[bool, typer.Option("--detail", help="Also a line for each agent and held-out market.")] = False,
     sets: Sets = None,
     curves: Curves = None,
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Learning curves on held-out data.
+    """Learning curves, and what trained agents earn on held-out markets.
 
-    One for each market, preset, encoder and seed.
+    One run for each market, preset, encoder and seed. Beside the agents: the best rule, a policy that is given the
+    drift of the generator, and perfect foresight.
 
     \b
     Examples:
       foxhunt bench learn --encoders mlp --curves curves.json --plot learn.png
       foxhunt bench learn --markets wavy --presets foxhunt --encoders mlp -b 4 --steps 64 --every 32 --seeds 1 \\
-        --set synthetic.snapshots=20000
+        --set synthetic.snapshots=20000 --held-out 1 --detail
     """
+    from functools import partial
+
     from foxhunt_cli.bench import text
     from foxhunt_cli.bench.curves import Grower
     from foxhunt_cli.bench.learn import picture, run
     from foxhunt_cli.cli.console import Terminal
 
     terminal = Terminal()
-    grower = Grower(every, curves, terminal)
+    grower = Grower(every, curves, terminal, held_out)
     found = run(
         _configurer(sets, device=device, batch=batch, steps=steps), grower,
         markets=_words(markets), presets=_words(presets), encoders=_words(encoders), seeds=seeds,
+        training_markets=training_markets,
     )  # fmt: skip
     _write_plot(plot, lambda: picture(grower.curves, "market", ("preset", "encoder")), terminal)
-    _report(found, text.learn, json, terminal)
+    _report(found, partial(text.learn, detail=detail), json, terminal)
 
 
 def _configurer(sets: Sequence[str] | None, **named: Any) -> Callable[[Sequence[str]], RunConfig]:

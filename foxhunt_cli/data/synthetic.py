@@ -15,6 +15,7 @@ Only this module makes data out of nothing; `dirty.py` damages what it makes, fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -117,19 +118,41 @@ class SyntheticMarket:
 
 def make_market(options: SyntheticOptions) -> SyntheticMarket:
     """The market that `options` names (for `dirty`: before the damage). Well above 1 M snapshots/s a core."""
-    sessions = min(options.sessions, options.snapshots // 2)
-    bounds = np.linspace(0, options.snapshots, sessions + 1).astype(np.int64)
     records = np.zeros(options.snapshots, SNAPSHOT)
-    seeds = np.random.SeedSequence([options.seed, 0x5EED]).spawn(sessions)
+    starts: list[int] = []
     price, now = 0, START_NS
-    for a, b, seed in zip(bounds[:-1], bounds[1:], seeds, strict=True):
-        price, now = _make_session(records[a:b], options, np.random.Generator(np.random.PCG64(seed)), price, now)
+    for a, b, rng in _sessions(options):
+        starts.append(a)
+        price, now = _make_session(records[a:b], options, rng, price, now)
         now = _next_open(now)
     # The first book is at the reference by construction; see _make_session.
-    instrument = presets()["ES"]
-    fill_previous(records, bounds[:-1])
-    fill_regime(records, bounds[:-1], instrument)
-    return SyntheticMarket(records, bounds[:-1].copy(), instrument, REFERENCE_TICKS)
+    instrument, session_start = presets()["ES"], np.array(starts, np.int64)
+    fill_previous(records, session_start)
+    fill_regime(records, session_start, instrument)
+    return SyntheticMarket(records, session_start, instrument, REFERENCE_TICKS)
+
+
+def known_drift(options: SyntheticOptions) -> np.ndarray:
+    """The drift that the waves of ``make_market(options)`` have in each snapshot, ticks, float64 [snapshots].
+
+    Nothing that trades may see it: it is what a policy would be given that knew the generator. Zeros without waves.
+    """
+    drift = np.zeros(options.snapshots)
+    for a, b, rng in _sessions(options):
+        _times(rng, b - a, _STYLES[options.preset])  # drawn before the waves
+        waves = _waves(rng, b - a, options)
+        if waves is not None:
+            drift[a:b] = waves
+    return drift
+
+
+def _sessions(options: SyntheticOptions) -> Iterator[tuple[int, int, np.random.Generator]]:
+    """First record, end and random stream of each session."""
+    sessions = min(options.sessions, options.snapshots // 2)
+    bounds = np.linspace(0, options.snapshots, sessions + 1).astype(np.int64).tolist()
+    seeds = np.random.SeedSequence([options.seed, 0x5EED]).spawn(sessions)
+    for a, b, seed in zip(bounds[:-1], bounds[1:], seeds, strict=True):
+        yield a, b, np.random.Generator(np.random.PCG64(seed))
 
 
 def _next_open(now: int) -> int:
@@ -144,7 +167,7 @@ def _make_session(
     """Fill one session's records (all but the derived fields); returns the last bid and the last time."""
     n, style = len(out), _STYLES[options.preset]
     out["ts_ns"] = now + _times(rng, n, style)
-    drift = _wave_drift(rng, n, options.edge) if options.preset == "wavy" and options.edge > 0 else None
+    drift = _waves(rng, n, options)
     lean = _wave_lean(drift) if drift is not None else None
     if options.preset == "noise":
         bid, inside = _martingale_bid(rng, n, style), _ou(rng, n, 40.0, 0.4)
@@ -169,6 +192,11 @@ def _times(rng: np.random.Generator, n: int, style: Style) -> np.ndarray:
     log_rate = _ou(rng, n, 150.0, style.burst).astype(np.float32)
     wait = rng.standard_exponential(n, np.float32) * np.exp(-log_rate - np.float32(style.burst**2 / 2))
     return np.cumsum((wait * np.float32(1e9 / style.rate)).astype(np.int64) + 1)
+
+
+def _waves(rng: np.random.Generator, n: int, options: SyntheticOptions) -> np.ndarray | None:
+    """The session's drift, None where the market has no waves."""
+    return _wave_drift(rng, n, options.edge) if options.preset == "wavy" and options.edge > 0 else None
 
 
 def _wave_drift(rng: np.random.Generator, n: int, edge: float) -> np.ndarray:

@@ -43,6 +43,14 @@ def flow_follower(market: MarketData) -> np.ndarray:
     return side
 
 
+def drift_follower(drift: np.ndarray) -> np.ndarray:
+    """Long while the generator's own drift [N] is up, short while it is down, flat without: a yardstick, not a rule.
+
+    It knows what nobody can see, but not the future: it enters when a wave begins and leaves when it ends.
+    """
+    return np.sign(drift).astype(np.int8)
+
+
 def random_side(market: MarketData, trades_per_step: float, seed: int) -> np.ndarray:
     """Random entries and exits that close about ``trades_per_step`` trades a step of a row."""
     rng = np.random.default_rng(seed)

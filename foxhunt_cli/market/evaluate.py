@@ -7,7 +7,7 @@ hindsight bound says what there was to be had.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,7 +80,7 @@ class Evaluator:
         self._segments = cut_segments(market, config.rollout, config.latency_steps)
         self._played = Range(market, self._segments.first, self._segments.steps, config.latency_steps)
         self._lot_limit = config.lot_limit or market.instrument.lot_limit
-        self._config = config.model_copy(update={"batch": len(self._segments.first), "graph": False})
+        self._config = config.model_copy(update={"batch": len(self._segments.first)})
         isv = engine.device.download(engine.arrays["isv"])
         self._data = prepare_data(
             engine.device,
@@ -98,19 +98,22 @@ class Evaluator:
         """The trained policy alone: what a periodic evaluation reports."""
         return Evaluation({kind: summarise(self._play(kind, None)) for kind in self._learned()}, self._notes())
 
-    def all_policies(self) -> Evaluation:
-        """The trained policy, every baseline and the bound."""
+    def all_policies(self, sides: Mapping[str, np.ndarray] | None = None) -> Evaluation:
+        """The trained policy, every baseline and the bound.
+
+        sides: further policies by name, as the side that each snapshot of the range wants (``baselines``), int8 [N].
+        """
         plays = {kind: self._play(kind, None) for kind in self._learned()}
         rate = len(plays[AGENT].trade_pnl) / plays[AGENT].pnl.size
         seed = self._config.seed + _RANDOM_SEED_SALT
-        rules: dict[str, Callable[[MarketData], np.ndarray]] = {
-            "hold": baselines.hold,
-            "random": lambda market: baselines.random_side(market, rate or 0.005, seed),
-            "moving average": baselines.moving_average,
-            "flow": baselines.flow_follower,
+        rules = {
+            "hold": baselines.hold(self._market),
+            "random": baselines.random_side(self._market, rate or 0.005, seed),
+            "moving average": baselines.moving_average(self._market),
+            "flow": baselines.flow_follower(self._market),
         }
-        for name, rule in rules.items():
-            plays[name] = self._play("rule", rule(self._market))
+        for name, side in {**rules, **(sides or {})}.items():
+            plays[name] = self._play("rule", side)
         plays[BOUND] = bound_play(self._played, self._lot_limit)
         policies = {name: summarise(play) for name, play in plays.items()}
         possible = policies[BOUND]["net USD"]

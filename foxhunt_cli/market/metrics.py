@@ -46,11 +46,14 @@ def summarise(play: Play) -> dict[str, float]:
     net, fees = float(play.pnl.sum()), float(play.fees.sum())
     wins, losses = play.trade_pnl[play.trade_pnl > 0.0], play.trade_pnl[play.trade_pnl <= 0.0]
     low, high = bootstrap_interval(play.pnl.sum(axis=0) / steps * 1000.0)
+    gross_low, gross_high = bootstrap_interval((play.pnl + play.fees).sum(axis=0) / steps * 1000.0)
     return {
         "net USD / 1,000 steps": net / moments * 1000.0,
         "95 % interval, low": low,
         "95 % interval, high": high,
         "gross USD / 1,000 steps": (net + fees) / moments * 1000.0,
+        "gross 95 % interval, low": gross_low,
+        "gross 95 % interval, high": gross_high,
         "net USD": net,
         "fees USD": fees,
         "trades": float(len(play.trade_pnl)),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from foxhunt_cli.bench import hindsight, learn
-from foxhunt_cli.bench.curves import Curve, Grower, holds, middle
+from foxhunt_cli.bench.curves import NET, RULES, Curve, Grower, holds, middle
+from foxhunt_cli.bench.markets import DRIFT, fresh_markets
+from foxhunt_cli.bench.setup import open_market
 from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.load import load_config
-from foxhunt_cli.market.evaluate import AGENT, CRITIC
+from foxhunt_cli.market.evaluate import AGENT, BOUND, CRITIC
 
 SMALL = ["device=cpu", "batch=4", "rollout=8", "steps=48", "encoder=mlp", "synthetic.snapshots=20000", "updates=1"]
 
@@ -37,8 +41,10 @@ def test_hindsight_compares_and_continues(tmp_path: Path, monkeypatch: pytest.Mo
     found = hindsight.run(configure, first, kinds=["none8", "path"], seeds=1, threshold=-1e9)
     agent = next(r for r in found["rows"] if r["policy"] == AGENT and r["hindsight"] == "path")
     assert agent["held"] == agent["of"] == 1 and agent["steps"] == 16 and agent["final"] == agent["final"]
+    assert agent["x none8"] == {"median": 1.0, "low": 1.0, "high": 1.0, "unheld": 0}
     assert first.curves[0].steps == [16, 32, 48] and first.curves[0].seconds[-1] > 0
-    assert {AGENT, CRITIC} == set(first.curves[0].policies)
+    assert {AGENT, CRITIC} == set(first.curves[0].policies) and len(first.curves[0].bias) == 3
+    assert {"own"} == set(first.curves[0].finals) and first.curves[0].bound > first.curves[0].flow
 
     second = Grower(16, file, quiet)
     monkeypatch.setattr(second, "_train", lambda *_: pytest.fail("trained again"))
@@ -51,6 +57,21 @@ def test_an_unknown_kind_is_refused_before_any_training() -> None:
         hindsight.run(configure, Grower(16, None, Terminal(quiet=True)), kinds=["all"], seeds=1)
 
 
+def test_factors_go_seed_by_seed_and_count_what_never_held() -> None:
+    base = {"steps_by_seed": [400, None, 300, 200]}
+    own = {"steps_by_seed": [100, 100, 100, None]}
+    assert hindsight._factor(base, own) == {"median": 3.5, "low": 3.0, "high": 4.0, "unheld": 1}
+    nothing = hindsight._factor(None, own)
+    assert nothing["median"] != nothing["median"] and nothing["unheld"] == 0
+
+
+def test_without_the_surrogate_other_runs_are_made() -> None:
+    grower = Grower(16, None, Terminal(quiet=True))
+    found = hindsight.run(configure, grower, kinds=["path"], seeds=1, threshold=1e9, surrogate=False)
+    assert not found["surrogate"] and found["rows"][0]["held"] == 0
+    assert hindsight.WITHOUT_SURROGATE[0] == "isv.loss_lambda_pi=0"
+
+
 def test_presets_and_encoders_stand_side_by_side() -> None:
     grower = Grower(24, None, Terminal(quiet=True))
     base = ["device=cpu", "batch=4", "steps=48", "synthetic.snapshots=20000"]
@@ -58,16 +79,74 @@ def test_presets_and_encoders_stand_side_by_side() -> None:
         lambda own: load_config(sets=[*base, *own]), grower,
         markets=["noise"], presets=["foxhunt", "seed"], encoders=["mlp"], seeds=1,
     )  # fmt: skip
-    assert [r["preset"] for r in found["rows"]] == ["foxhunt", "seed"]
+    assert [(r["preset"], r["policy"]) for r in found["rows"]] == [
+        ("foxhunt", "pi"), ("foxhunt", "q"), ("seed", "pi"), ("seed", "q")
+    ]  # fmt: skip
     assert all(c.steps and not c.fault for c in grower.curves)
 
 
-def test_a_picture_is_a_png() -> None:
+def test_agents_of_several_training_markets_are_judged_on_fresh_ones() -> None:
+    grower = Grower(48, None, Terminal(quiet=True), held_out=2)
+    found = learn.run(
+        configure, grower, markets=["wavy"], presets=["foxhunt"], encoders=["mlp"], seeds=1, training_markets=2
+    )
+    assert len(grower.curves) == 2 and grower.curves[0].flow != grower.curves[1].flow
+    judged = [(j["seed"], j["held out"]) for j in found["judgements"] if j["policy"] == "pi"]
+    assert judged == [(seed, f"market {market}") for seed in (0, 1) for market in (1000, 1001)]
+    assert all(j["of drift"] == j["of drift"] and j["rule"] in RULES for j in found["judgements"])
+
+
+def test_fresh_markets_are_no_training_market_and_know_their_drift() -> None:
+    config = configure(["holdout=0.5"])
+    fresh = fresh_markets(config, 2)
+    digests = {judged.market.digest for judged in fresh.values()} | {open_market(config).digest}
+    assert len(digests) == 3 and all(len(judged.market) == 10_000 for judged in fresh.values())
+    assert all(set(np.unique(judged.sides[DRIFT])) == {-1, 0, 1} for judged in fresh.values())
+    assert not fresh_markets(configure(["synthetic.preset=noise"]), 1)["market 1000"].sides
+
+
+def figures(net: float, low: float, high: float) -> dict[str, float]:
+    names = ("exit capture", "win rate", "trades", "gross USD / 1,000 steps")
+    intervals = {learn.LOW: low, learn.HIGH: high, "gross 95 % interval, low": low, "gross 95 % interval, high": high}
+    return {NET: net, **intervals, **dict.fromkeys(names, 0.5)}
+
+
+def test_a_judgement_by_hand() -> None:
+    finals = {
+        "m": {
+            AGENT: figures(600.0, 450.0, 700.0),
+            "hold": figures(0.0, 0.0, 0.0),
+            "flow": figures(300.0, 200.0, 400.0),
+            "moving average": figures(-50.0, -90.0, 0.0),
+            DRIFT: figures(800.0, 700.0, 900.0),
+            BOUND: figures(2000.0, 1900.0, 2100.0),
+        }
+    }
+    curve = Curve("k", {"market": "wavy"}, finals=finals)
+    found = learn.judgement(curve, "m", AGENT)
+    assert (found["rule"], found["x rule"], found["clear"]) == ("flow", 2.0, True)
+    assert (found["of drift"], found["of the bound"]) == (0.75, 0.3)
+    finals["m"]["flow"] = figures(300.0, 200.0, 460.0)
+    assert not learn.judgement(curve, "m", AGENT)["clear"]
+    del finals["m"]["flow"]
+    assert learn.judgement(curve, "m", AGENT)["rule"] == "hold"
+
+
+def test_a_picture_is_a_png_with_unknown_figures() -> None:
     pytest.importorskip("matplotlib")
-    policies = {AGENT: {"net USD / 1,000 steps": [1.0, 2.0], "trades": [1.0, 2.0]}}
+    nan = float("nan")
+    policies = {
+        AGENT: {NET: [1.0, 2.0], "exit capture": [nan, 0.5], "win rate": [nan, nan]},
+        CRITIC: {NET: [0.0, 2.0], "exit capture": [0.1, 0.5], "win rate": [0.2, nan]},
+    }
     curves = [
-        Curve(str(seed), {"market": "wavy", "preset": preset, "seed": seed}, 1.5, [8, 16], [1, 2], [0.1, 0.2], policies)
+        Curve(
+            str(seed), {"market": "wavy", "preset": preset, "seed": seed}, [8, 16], [1, 2], [0.1, 0.2], [0.0, 0.0],
+            policies, flow=1.5, bound=4.0,
+        )
         for preset in ("foxhunt", "seed")
         for seed in (0, 1)
-    ]
-    assert learn.picture(curves, "market", ("preset",)).startswith(b"\x89PNG")
+    ]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert learn.picture(curves, "market", ("preset",)).startswith(b"\x89PNG")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from foxhunt_cli.data import synthetic
 from foxhunt_cli.data.options import DataOptions
 from foxhunt_cli.data.record import mid_ticks
 from foxhunt_cli.data.regime import decayed_sum
@@ -170,3 +171,26 @@ def test_unknown_options_are_refused():
     for bad in ({"preset": "calm"}, {"snapshots": 1}, {"edge": -1}, {"waves": 3}):
         with pytest.raises(ValidationError):
             SyntheticOptions(**bad)
+
+
+@pytest.mark.parametrize("sessions", [1, 3])
+def test_known_drift_is_the_drift_that_the_market_was_made_with(sessions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def spied(*arguments):
+        made.append(wave_drift(*arguments))
+        return made[-1]
+
+    wave_drift = synthetic._wave_drift
+    options = SyntheticOptions(snapshots=30_000, sessions=sessions, seed=5)
+    monkeypatch.setattr(synthetic, "_wave_drift", spied)
+    synthetic.make_market(options)
+    monkeypatch.undo()
+    drift = synthetic.known_drift(options)
+    assert len(made) == sessions and np.array_equal(np.concatenate(made), drift)
+    assert 0.2 < np.mean(drift == 0.0) < 0.8
+
+
+@pytest.mark.parametrize("other", [{"preset": "noise"}, {"preset": "realistic"}, {"edge": 0.0}])
+def test_a_market_without_waves_has_no_drift(other: dict) -> None:
+    assert not synthetic.known_drift(SyntheticOptions(snapshots=5_000, **other)).any()

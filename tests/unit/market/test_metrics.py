@@ -40,6 +40,7 @@ def test_figures_by_hand():
     assert figures["turnover, lots / 1,000 steps"] == 1000.0
     assert figures["max drawdown USD"] == 4.0  # equity 10, 6, 16, 14
     assert "Sharpe, annualised" not in figures
+    assert figures["gross 95 % interval, low"] == 1000.0 and figures["gross 95 % interval, high"] == 3500.0
 
 
 def test_ratios_by_hand():
