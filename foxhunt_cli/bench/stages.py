@@ -36,7 +36,7 @@ _BEFORE_REPLAY = {
     r"|extract_realized|rl_unit_state|rl_trade_context|rl_recent|rl_hindsight_track",
     "reward and statistics": r"ema_update|rl_fused_reward|rl_reward_stat|action_entropy|rl_event|rl_market_stat"
     r"|rl_unit_statistics|rl_dones|rl_step_counter",
-    "controllers": r"rl_controller_|rl_atom_span_reproject",
+    "controllers": r"rl_controller_|rl_open_passes|rl_atom_span_reproject",
     "replay: push": r"rl_per_",
     "replay: hindsight": r"rl_hindsight_",
     "policy losses": r"zero nonfinite|rl_value_rows|gae_|rl_advantage|ppo_clipped|rl_value_loss|rl_loss_reduce",

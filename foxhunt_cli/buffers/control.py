@@ -15,5 +15,6 @@ ROWS = (
     Buffer("atom_span_window", "2", "float32", "persistent", "mixed", "sum of target clip rates, iterations summed"),
     Buffer("atom_span_before", "2", "float32", "iteration", "scaled", "V_MIN, V_MAX before this iteration's growth"),
     Buffer("rng_gate", "B", "uint32", "persistent", "state", "xorshift32 state of the gate bypass draw"),
+    *(Buffer(f"pass_{n}", "1", "int32", "iteration", "0/1", f"there is an on-policy pass {n}") for n in (2, 3, 4)),
     Buffer("gate_open", "B", "uint8", "iteration", "0/1", "the row ignores the entry gates in this step"),
 )

@@ -37,6 +37,8 @@ class Launch:
     """One kernel launch, everything frozen: a recorded plan replays it unchanged.
 
     ``args`` holds, in the order of the signature, arrays for pointers and Python ints or floats for scalars.
+    ``when``, here and in the other operations: an int32 array of one element; where it is 0 as the operation's turn
+    comes, nothing happens.
     """
 
     contract: KernelContract
@@ -44,6 +46,7 @@ class Launch:
     block: int
     shared_bytes: int
     args: tuple[Any, ...]
+    when: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Product:
     trans_a: bool = False
     trans_b: bool = False
     accumulate: bool = False
+    when: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,7 @@ class Fill:
     """Every byte of ``array`` becomes zero."""
 
     array: Array
+    when: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,15 @@ class Device(Protocol):
     def upload(self, host: np.ndarray) -> Array: ...
     def write(self, array: Array, host: np.ndarray) -> None: ...
     def download(self, array: Array) -> np.ndarray: ...
-    def compile(self, contracts: Sequence[KernelContract], progress: Progress | None = None) -> None: ...
+    def compile(
+        self,
+        contracts: Sequence[KernelContract],
+        progress: Progress | None = None,
+        conditional: Sequence[KernelContract] = (),
+    ) -> None:
+        """``conditional``: kernels that also run under a flag (``Launch.when``)."""
+        ...
+
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> Plan: ...
     def synchronize(self) -> None: ...
     def memory(self) -> tuple[int, int]:

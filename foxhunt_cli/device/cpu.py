@@ -118,8 +118,17 @@ class CpuDevice:
 
     # Kernels ---------------------------------------------------------------------------------------------------
 
-    def compile(self, contracts: Sequence[KernelContract], progress: Progress | None = None) -> None:
-        """Builds and loads every file that holds one of ``contracts``; what is loaded already is left alone."""
+    def compile(
+        self,
+        contracts: Sequence[KernelContract],
+        progress: Progress | None = None,
+        conditional: Sequence[KernelContract] = (),
+    ) -> None:
+        """Builds and loads every file that holds one of ``contracts``; what is loaded already is left alone.
+
+        A flag is looked at before a kernel is called, so kernels under a condition are the same ones.
+        """
+        contracts = [*contracts, *conditional]
         files = dict.fromkeys(c.file.resolve() for c in contracts if (c.file.resolve(), c.name) not in self._kernels)
         units = [KernelUnit.of(file) for file in files]
         runtime = self._builder.runtime()

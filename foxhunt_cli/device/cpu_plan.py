@@ -82,15 +82,22 @@ class CpuPlan:
         self._ops = (_Op * max(1, len(operations)))()
         self._eager: list[Callable[[], None]] = []
         self._steps: list[Callable[[], None]] = []
+        self._now = self._steps  # where steps go: those of a condition into a list of their own
         first = 0
+        flag: np.ndarray | None = None
         for index, operation in enumerate(operations):
+            when = getattr(operation, "when", None)  # a copy has none
+            if when is not flag:
+                self._end_run(first, index)
+                first, flag = index, when
+                self._now = self._steps if flag is None else self._condition(flag)
             if isinstance(operation, Product):
                 self._end_run(first, index)
                 first = index + (0 if operation.accumulate else 1)  # the addition is native
                 self._product(operation, index)
             else:
                 self._ops[index] = self._record(operation)
-                self._eager.append(self._native(index, 1))
+                self._add_eager(self._native(index, 1), flag)
         self._end_run(first, len(operations))
 
     def run(self) -> None:
@@ -105,7 +112,24 @@ class CpuPlan:
 
     def _end_run(self, first: int, end: int) -> None:
         if end > first:
-            self._steps.append(self._native(first, end - first))
+            self._now.append(self._native(first, end - first))
+
+    def _condition(self, flag: np.ndarray) -> list[Callable[[], None]]:
+        """The list of the steps that run only where ``flag`` is not 0 when their turn comes."""
+        if flag.dtype != np.int32 or flag.size != 1:
+            raise DeviceError(f"a condition is one int32, got {_describe(flag)}")
+        own: list[Callable[[], None]] = []
+
+        def run_all() -> None:
+            if flag.flat[0]:
+                for step in own:
+                    step()
+
+        self._steps.append(run_all)
+        return own
+
+    def _add_eager(self, step: Callable[[], None], flag: np.ndarray | None) -> None:
+        self._eager.append(step if flag is None else lambda: step() if flag.flat[0] else None)
 
     def _native(self, first: int, count: int) -> Callable[[], None]:
         run = self._native_run
@@ -184,10 +208,10 @@ class CpuPlan:
         def multiply() -> None:
             np.matmul(a, b, out=target)
 
-        self._steps.append(multiply)
-        self._eager.append(multiply)
+        self._now.append(multiply)
+        self._add_eager(multiply, product.when)
         if product.accumulate:
-            self._eager.append(self._native(index, 1))
+            self._add_eager(self._native(index, 1), product.when)
 
 
 def address(array: np.ndarray) -> int:

@@ -160,8 +160,8 @@ class CudaDevice:
         self.capability = properties["major"] * 10 + properties["minor"]
         self._shared_limit = properties["sharedMemPerBlockOptin"]
         self.precision = self._precision(precision)
-        self._modules: dict[Path, Any] = {}
-        self._functions: dict[tuple[Path, str], Any] = {}
+        self._modules: dict[tuple[Path, bool], Any] = {}  # by file, and whether its kernels take a flag
+        self._functions: dict[tuple[Path, bool, str], Any] = {}
 
     def _precision(self, asked: str | None) -> str:
         has_tf32 = self.capability >= TF32_CAPABILITY
@@ -220,24 +220,33 @@ class CudaDevice:
 
     # Kernels
 
-    def compile(self, contracts: Sequence[KernelContract], progress: Progress | None = None) -> None:
-        """Compiles and loads the files of these kernels, in parallel; CompileError names file and line."""
-        files = sorted({c.file.resolve() for c in contracts} - set(self._modules))
+    def compile(
+        self,
+        contracts: Sequence[KernelContract],
+        progress: Progress | None = None,
+        conditional: Sequence[KernelContract] = (),
+    ) -> None:
+        """Compiles and loads the files of these kernels, in parallel; CompileError names file and line.
+
+        Kernels that run under a flag are compiled once more, with the flag as a parameter.
+        """
+        wanted = {(c.file.resolve(), flag) for own, flag in ((contracts, False), (conditional, True)) for c in own}
+        files = sorted(wanted - set(self._modules))
         root = cuda_root()
         arch = nvrtc.arch_for(self.capability)
-        tasks = [nvrtc.CompileTask(file, arch, (root, file.parent)) for file in files]
-        for file, binary in zip(files, nvrtc.compile_cached(tasks, progress=progress), strict=True):
-            with self._active(f"loading {file.name}"):
-                self._modules[file] = self._cupy.RawModule(path=str(binary))
+        tasks = [nvrtc.CompileTask(file, arch, (root, file.parent), flag) for file, flag in files]
+        for key, binary in zip(files, nvrtc.compile_cached(tasks, progress=progress), strict=True):
+            with self._active(f"loading {key[0].name}"):
+                self._modules[key] = self._cupy.RawModule(path=str(binary))
 
-    def _function(self, contract: KernelContract, shared_bytes: int, block: int) -> Any:
-        file = contract.file.resolve()
-        if file not in self._modules:
-            self.compile([contract])
-        key = (file, contract.name)
+    def _function(self, contract: KernelContract, shared_bytes: int, block: int, conditional: bool = False) -> Any:
+        module = (contract.file.resolve(), conditional)
+        if module not in self._modules:
+            self.compile(*(([], None, [contract]) if conditional else ([contract],)))
+        key = (*module, contract.name)
         if key not in self._functions:
             with self._active(f"loading kernel {contract.name}"):
-                self._functions[key] = self._modules[file].get_function(contract.name)
+                self._functions[key] = self._modules[module].get_function(contract.name)
         function = self._functions[key]
         where = f"kernel {contract.name} ({contract.file}:{contract.line})"
         with self._active(f"loading kernel {contract.name}"):
@@ -257,7 +266,11 @@ class CudaDevice:
 
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> CudaPlan:
         """Checks, compiles and resolves every operation; allocates what products need between two passes."""
-        self.compile([op.contract for op in operations if isinstance(op, Launch)])
+        launches = [op for op in operations if isinstance(op, Launch)]
+        self.compile(
+            [op.contract for op in launches if op.when is None],
+            conditional=[op.contract for op in launches if op.when is not None],
+        )
         resolvers = {Launch: self._launch, Product: self._product, Fill: self._fill, CopyArray: self._copy}
         steps: list[_Step] = []
         for op in operations:
@@ -271,14 +284,20 @@ class CudaDevice:
         if len(op.args) != len(contract.params):
             raise DeviceError(f"kernel {contract.name}: {len(contract.params)} arguments expected, got {len(op.args)}")
         args = tuple(self._pack(contract, p, a) for p, a in zip(contract.params, op.args, strict=True))
-        return [self._kernel_step(contract, op.grid, op.block, op.shared_bytes, args)]
+        return [self._kernel_step(contract, op.grid, op.block, op.shared_bytes, args, op.when)]
 
     def _kernel_step(
-        self, contract: KernelContract, grid: int, block: int, shared: int, args: tuple[Any, ...]
+        self, contract: KernelContract, grid: int, block: int, shared: int, args: tuple[Any, ...], when: Any = None
     ) -> _Step:
+        """when: the flag that a conditional kernel takes as its last argument."""
         if not 1 <= grid < 1 << 31:
             raise DeviceError(f"kernel {contract.name}: a grid of {grid} blocks; expected 1 to {(1 << 31) - 1}")
-        function = self._function(contract, shared, block)
+        if when is not None:
+            self._check_array(f"kernel {contract.name}: its condition", when)
+            if when.dtype != np.int32 or when.size != 1:
+                raise DeviceError(f"kernel {contract.name}: a condition is one int32, got {when.dtype}{when.shape}")
+            args = (*args, when)
+        function = self._function(contract, shared, block, when is not None)
         return _Step(contract.name, lambda: function((grid,), (block,), args, shared_mem=shared), args)
 
     def _pack(self, contract: KernelContract, param: Param, value: Any) -> Any:
@@ -312,6 +331,13 @@ class CudaDevice:
         if not op.array.flags.c_contiguous:
             raise DeviceError(f"fill: expected a contiguous array, got strides {op.array.strides}")
         memory, size, stream = op.array.data, op.array.nbytes, self.stream
+        if op.when is not None and size:
+            contract = _contracts("clear.cu")["clear_words"]
+            if size % 4:
+                raise DeviceError(f"fill: {size} bytes under a condition; expected a multiple of 4")
+            block = int(contract.launch.block)
+            args = (op.array, np.int64(size // 4))
+            return [self._kernel_step(contract, -(-size // 4 // block), block, 0, args, op.when)]
         return [_Step("fill", lambda: memory.memset_async(0, size, stream), (op.array,))] if size else []
 
     def _copy(self, op: CopyArray) -> list[_Step]:
@@ -339,7 +365,7 @@ class CudaDevice:
 
     def _product_steps(self, op: Product, shape: cuda_matmul.Shape, cut: cuda_matmul.Cut) -> list[_Step]:
         """One pass, or two with partial sums between them where K is split."""
-        contract = _gemm_contracts(f"gemm_{cut.kernel.split('_')[1]}.cu")[cut.kernel]
+        contract = _contracts(f"gemm_{cut.kernel.split('_')[1]}.cu")[cut.kernel]
         split = cut.splits > 1
         target = self.zeros(cut.workspace(shape), np.float32) if split else op.out
         strides = (shape.lda, shape.ldb, shape.n if split else shape.ldo)
@@ -348,12 +374,14 @@ class CudaDevice:
         plane = np.int64(shape.m * shape.n if split else 0)
         numbers = tuple(map(np.int32, (shape.m, shape.n, shape.k, *strides, *flags)))
         block, shared = int(contract.launch.block), int(contract.launch.shared)
-        steps = [self._kernel_step(contract, cut.blocks(shape), block, shared, (op.a, op.b, target, *numbers, plane))]
+        args = (op.a, op.b, target, *numbers, plane)
+        steps = [self._kernel_step(contract, cut.blocks(shape), block, shared, args, op.when)]
         if split:
-            contract = _gemm_contracts("gemm_splits.cu")["gemm_sum_splits"]
+            contract = _contracts("gemm_splits.cu")["gemm_sum_splits"]
             numbers = tuple(map(np.int32, (shape.m, shape.n, shape.ldo, cut.splits, int(op.accumulate))))
             grid = -(-shape.m * shape.n // 32)
-            steps.append(self._kernel_step(contract, grid, int(contract.launch.block), 0, (target, op.out, *numbers)))
+            block, args = int(contract.launch.block), (target, op.out, *numbers)
+            steps.append(self._kernel_step(contract, grid, block, 0, args, op.when))
         return steps
 
     def _capture(self, enqueue: Callable[[], None]) -> Any:
@@ -420,7 +448,7 @@ def _dotted(version: int) -> str:
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
-def _gemm_contracts(file: str) -> dict[str, KernelContract]:
+def _contracts(file: str) -> dict[str, KernelContract]:
     path = cuda_root() / "cuda_only" / file
     contracts = {c.name: c for c in parse_file(path)}
     if not contracts:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
+from foxhunt_cli.kernels.contract import conditional_source
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
@@ -37,15 +38,25 @@ _REMEDY = "install it with 'pip install nvidia-cuda-nvrtc-cu12' (or the -cu13 wh
 
 @dataclass(frozen=True)
 class CompileTask:
-    """One ``.cu`` file for one architecture: ``sm_90`` gives machine code, ``compute_90`` gives PTX."""
+    """One ``.cu`` file for one architecture: ``sm_90`` gives machine code, ``compute_90`` gives PTX.
+
+    conditional: each kernel takes a flag as its last parameter and does nothing where that is 0.
+    """
 
     path: Path
     arch: str
     include_dirs: tuple[Path, ...]
+    conditional: bool = False
+
+    def source(self) -> str:
+        """What is compiled. Lines have the numbers they have in the file."""
+        text = self.path.read_text()
+        return conditional_source(text) if self.conditional else text
 
     def key(self) -> str:
         """Digest of everything the result depends on: text, headers, options, compiler."""
         parts = [self.arch, *OPTIONS, repr(version()), closure_hash(self.path, self.include_dirs)]
+        parts += [self.source()] if self.conditional else []
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
@@ -155,12 +166,12 @@ def compile_cubin(source: str, name: str, include_dirs: Sequence[Path], arch: st
 
 def compile_file(task: CompileTask) -> bytes:
     """``compile_cubin`` of a file on disk."""
-    return compile_cubin(task.path.read_text(), str(task.path), task.include_dirs, task.arch)
+    return compile_cubin(task.source(), str(task.path), task.include_dirs, task.arch)
 
 
 def check_syntax(task: CompileTask) -> None:
     """Everything of compilation but code generation, twenty times faster. Raises CompileError."""
-    compile_cubin(task.path.read_text(), str(task.path), task.include_dirs, task.arch, extra=("--fdevice-syntax-only",))
+    compile_cubin(task.source(), str(task.path), task.include_dirs, task.arch, extra=("--fdevice-syntax-only",))
 
 
 def cache_folder() -> Path:
@@ -231,7 +242,8 @@ def _feed_worker(waiting: queue.SimpleQueue, finish: Any) -> None:
             folders = [str(folder) for folder in task.include_dirs]
             answer = ""
             try:
-                worker.stdin.write(json.dumps([str(task.path), task.arch, folders, str(target)]) + "\n")
+                order = [str(task.path), task.arch, folders, task.conditional, str(target)]
+                worker.stdin.write(json.dumps(order) + "\n")
                 worker.stdin.flush()
                 answer = worker.stdout.readline()
             except BrokenPipeError:
@@ -246,10 +258,10 @@ def _feed_worker(waiting: queue.SimpleQueue, finish: Any) -> None:
 def _serve() -> None:
     """A worker process: one job a line on stdin, one answer a line on stdout (null, or the error's text)."""
     for line in sys.stdin:
-        path, arch, folders, target = json.loads(line)
+        path, arch, folders, conditional, target = json.loads(line)
         error = None
         try:
-            binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders))))
+            binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders)), conditional))
             aside = Path(f"{target}.{os.getpid()}")
             aside.write_bytes(binary)
             aside.replace(target)  # whole files only, also when two processes compile the same

@@ -127,6 +127,23 @@ def parse_file(path: Path) -> tuple[KernelContract, ...]:
     return tuple(found)
 
 
+CONDITION = "fh_when"  # parameter that conditional_source adds
+
+
+def conditional_source(text: str) -> str:
+    """``text`` of a kernel file, each kernel with one more parameter: a flag; where it is 0 the grid leaves at once.
+
+    All threads of a grid read the same flag, so no barrier is met by some of them only. Lines keep their numbers.
+    """
+
+    def change(kernel: re.Match[str]) -> str:
+        head, _, tail = kernel[0].rpartition(")")
+        comma = ", " if kernel[2].strip() else ""
+        return f"{head}{comma}const int* {CONDITION}){tail} if (*{CONDITION} == 0) return;"
+
+    return _KERNEL.sub(change, text)
+
+
 def _comment_above(lines: list[str], index: int) -> list[str]:
     """The block of // lines that ends directly above line ``index``, without the slashes."""
     start = index

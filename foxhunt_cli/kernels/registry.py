@@ -25,6 +25,9 @@ def cuda_root() -> Path:
     raise FileNotFoundError(f"no kernels: neither {package}/_cuda_src nor {package.parent}/cuda_src; reinstall foxhunt")
 
 
+_DEVICE_OWN = ("gemm_", "clear")  # files of cuda_only/ that are operations of the device, not steps of a list
+
+
 @cache
 def kernels() -> dict[str, KernelContract]:
     """Contracts of every kernel that both devices run, by name. Raises ContractError on a name used twice."""
@@ -33,9 +36,9 @@ def kernels() -> dict[str, KernelContract]:
 
 @cache
 def gpu_kernels() -> dict[str, KernelContract]:
-    """Contracts of the fused kernels that only a GPU runs, by name; tiles of the matrix product are not among them."""
+    """Contracts of the fused kernels that only a GPU runs, by name; products and fills, the device's own, are not."""
     folder = cuda_root() / "cuda_only"
-    return _scanned(path for path in sorted(folder.glob("*.cu")) if not path.name.startswith("gemm_"))
+    return _scanned(path for path in sorted(folder.glob("*.cu")) if not path.name.startswith(_DEVICE_OWN))
 
 
 def kernel(name: str) -> KernelContract:

@@ -59,13 +59,16 @@ def draw(greedy: str = "0") -> Stage:
     return Stage("rl_pi_action_kernel", {"greedy": greedy})
 
 
-def losses() -> list[Step]:
-    """Values, advantages, surrogate and value loss, with gradients of every class's outputs."""
+def losses(*, again: bool = False) -> list[Step]:
+    """Values, advantages, surrogate and value loss, with gradients of every class's outputs.
+
+    again: a further pass over the same rows; what they are measured against (advantages, value targets) stays.
+    """
     used = {"rows": _USED}
+    advantages = [Stage("gae_advantage"), Stage("rl_advantage_statistics", {"moments": "adv_moments", **used})]
     return [
         Stage("rl_value_rows", {"rows": _ALL}),
-        Stage("gae_advantage"),
-        Stage("rl_advantage_statistics", {"moments": "adv_moments", **used}),
+        *(() if again else advantages),
         Stage("ppo_clipped_surrogate_fwd", {"moments": "adv_moments", **used}),
         Stage("ppo_clipped_surrogate_bwd", {"moments": "adv_moments", **used}),
         Stage("rl_value_loss_grad", used),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -41,10 +41,10 @@ class Mirror:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
-    def compile(self, contracts: Sequence[Any], progress: Any = None) -> None:
+    def compile(self, contracts: Sequence[Any], progress: Any = None, conditional: Sequence[Any] = ()) -> None:
         """Compile for both."""
-        self._device.compile(contracts, progress)
-        self._other.compile(contracts, progress)
+        self._device.compile(contracts, progress, conditional)
+        self._other.compile(contracts, progress, conditional)
 
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> _MirrorPlan:
         """A plan that runs one operation at a time, compared."""
@@ -74,17 +74,22 @@ class _MirrorPlan:
     def __init__(self, mirror: Mirror, operations: Sequence[Operation]) -> None:
         self._mirror, self._operations = mirror, tuple(operations)
         self._single = [
-            None if isinstance(op, Launch) else mirror._device.plan([op], use_graph=False) for op in self._operations
+            None if _compared(op) else mirror._device.plan([op], use_graph=False) for op in self._operations
         ]
 
     def run(self) -> None:
         for operation, plan in zip(self._operations, self._single, strict=True):
-            if isinstance(operation, Launch):
+            if _compared(operation):
                 self._mirror.launch_both(operation)
             elif plan is not None:
                 plan.run_eager()
 
     run_eager = run
+
+
+def _compared(operation: Operation) -> TypeGuard[Launch]:
+    """A launch under a condition may do nothing: it runs here alone."""
+    return isinstance(operation, Launch) and operation.when is None
 
 
 def _compare(score: Agreement, here: np.ndarray, there: np.ndarray) -> None:

@@ -6,6 +6,7 @@ Owns no order and no arithmetic: the order is in ``rollout.py``, ``learn.py`` an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from foxhunt_cli.config.dims import evaluate
@@ -27,17 +28,22 @@ def build(
     operations: list[Operation] = []
     for step in steps:
         if isinstance(step, Stage):
-            operations.append(bind(kernel(step.kernel), arrays, dims, step.remap, double=double))
+            operation = bind(kernel(step.kernel), arrays, dims, step.remap, double=double)
         elif isinstance(step, Matmul):
-            operations.append(_product(step, arrays, dims))
+            operation = _product(step, arrays, dims)
         else:
-            operations.append(Fill(_array(step.name, arrays, f"zero {step.name}")))
+            operation = Fill(_array(step.name, arrays, f"zero {step.name}"))
+        if step.when:
+            operation = replace(operation, when=_array(step.when, arrays, "a condition"))
+        operations.append(operation)
     return operations
 
 
-def kernels_of(steps: Sequence[Step]) -> list[str]:
-    """Names of the kernels in ``steps``, each once, in order of first use."""
-    return list(dict.fromkeys(step.kernel for step in steps if isinstance(step, Stage)))
+def kernels_of(steps: Sequence[Step], *, conditional: bool = False) -> list[str]:
+    """Names of the kernels in ``steps``, each once, in order of first use; conditional: of those under a condition."""
+    return list(
+        dict.fromkeys(step.kernel for step in steps if isinstance(step, Stage) and (step.when or not conditional))
+    )
 
 
 def done_by(steps: Sequence[Step]) -> list[str]:
@@ -50,6 +56,7 @@ def names_of(steps: Sequence[Step]) -> set[str]:
     """Every buffer or tensor the list touches."""
     names: set[str] = set()
     for step in steps:
+        names.update(filter(None, [step.when]))
         if isinstance(step, Stage):
             names.update(step.remap.get(p.name, p.name) for p in kernel(step.kernel).params if p.pointer)
         elif isinstance(step, Matmul):

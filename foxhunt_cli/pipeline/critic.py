@@ -46,10 +46,12 @@ def values(shape: Shape) -> list[Step | Fused]:
 
 def teach(shape: Shape) -> list[Step | Fused]:
     """The values, distilled into the policy's gradient."""
-    return [
-        *values(shape),
-        distill.lesson(all_classes=shape.every_class),
-    ]
+    return [*values(shape), *lesson(shape)]
+
+
+def lesson(shape: Shape) -> list[Step | Fused]:
+    """The distillation alone: a further pass meets the same values, no critic tensor has moved since."""
+    return [distill.lesson(all_classes=shape.every_class)]
 
 
 def updates(shape: Shape) -> list[Step | Fused]:

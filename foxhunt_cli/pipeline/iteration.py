@@ -33,6 +33,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         ),
         *(critic.store(shape) if shape.critic else ()),
         *learn.update(shape, critic.teach(shape) if critic_on else ()),
+        *learn.further_passes(shape, critic.lesson(shape) if critic_on else ()),
         *(critic.updates(shape) if critic_on else ()),
         *control.after_updates_controllers(critic=critic_on),
         Stage("rl_loss_total"),

@@ -9,7 +9,7 @@ from types import ModuleType
 from foxhunt_cli.nets import direction, encoder_full, encoder_mlp, frd, outcome, policy
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage, Step, Zero
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero, only_when
 
 ENCODERS: dict[str, ModuleType] = {"mlp": encoder_mlp, "full": encoder_full}
 SUPERVISED = (frd, direction, outcome)
@@ -58,30 +58,51 @@ def next_window_forward(shape: Shape) -> list[Step]:
     return [*ENCODERS[shape.encoder].next_window_forward(), Stage("rl_encoder_next_state"), *policy.value_at(1)]
 
 
-def update(shape: Shape, lessons: Sequence[Step] = ()) -> list[Step]:
-    """One pass over the iteration's T*B rows. The policy's backward writes grad_h first, the other heads add to it.
+def update(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[Step | Fused]:
+    """The first pass over the iteration's T*B rows.
 
     lessons: what adds to the logits' gradient between the surrogate and the backward (distillation).
     """
-    supervised: list[Step] = []
+    return [Zero("nonfinite_parts"), *_pass(shape, lessons)]
+
+
+def further_passes(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[Step | Fused]:
+    """Passes 2 to ``shape.passes`` over the same rows, each from new encodings and outputs.
+
+    Where the controller of slot ROLLOUT_STEPS runs, the device decides in each iteration how many of them there are.
+    """
+    adaptive = shape.passes > 1 and "rollout_steps" not in shape.frozen
+    steps: list[Step | Fused] = [Stage("rl_open_passes")] if adaptive else []
+    encode = window_forward if shape.sees_position else forward
+    for number in range(2, shape.passes + 1):
+        own = [*encode(shape), *_pass(shape, lessons, again=True)]
+        steps += only_when(f"pass_{number}", own) if adaptive else own
+    return steps
+
+
+def _pass(shape: Shape, lessons: Sequence[Step | Fused], *, again: bool = False) -> list[Step | Fused]:
+    """Losses, backward, update. The policy's backward writes grad_h first, the other heads add to it."""
+    supervised: list[Step | Fused] = []
     if shape.supervised:
-        supervised = [Stage("gpu_gather_frd_labels")]
+        supervised = [] if again else [Stage("gpu_gather_frd_labels")]
         for head in SUPERVISED:
-            ready = head is frd and shape.entry_gates  # the gate needed it before the rollout
+            ready = head is frd and shape.entry_gates and not again  # the gate needed it before the rollout
             supervised += [*(() if ready else head.forward()), *head.loss_and_backward()]
     return [
-        Zero("nonfinite_parts"),
-        *policy.losses(),
+        *policy.losses(again=again),
         *lessons,
         *policy.backward(context=not shape.sees_position),
         *supervised,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
-        *optimiser("policy"),
+        *optimiser("policy", publish=not again),
     ]
 
 
-def optimiser(span: str) -> list[Step]:
-    """Norms, finite check, clip, Adam over one span of the parameter vector: "policy" (on-policy) or "critic"."""
+def optimiser(span: str, *, publish: bool = False) -> list[Step]:
+    """Norms, finite check, clip, Adam over one span of the parameter vector: "policy" (on-policy) or "critic".
+
+    publish: the first update of the iteration, where the count of bad numbers starts anew.
+    """
     vectors, codes = ("params", "grads", "adam_m", "adam_v"), ("group_code", "branch_code", "encoder_code")
     own = {name: f"{name}_{span}" for name in (*vectors, *codes, "chunk_square", "fault")}
     size = {"n_chunks": f"N_{span.upper()}_CHUNKS"}
@@ -91,6 +112,6 @@ def optimiser(span: str) -> list[Step]:
 
     return [
         stage("rl_grad_chunk_squares", "grads", "chunk_square"),
-        stage("rl_grad_norms", "chunk_square", *codes, "fault", publish=str(int(span == "policy"))),
+        stage("rl_grad_norms", "chunk_square", *codes, "fault", publish=str(int(publish))),
         stage("rl_adam_step", "params", "grads", "adam_m", "adam_v", *codes),
     ]

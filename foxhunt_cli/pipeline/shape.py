@@ -29,6 +29,8 @@ class Shape:
     """What the critic learns from and hindsight adds: "none", "close", "peak" or "path"."""
     directions: str = "both"
     """Which hindsight adds transitions: "both", "backward", "forward" or "off"."""
+    passes: int = 1
+    """On-policy passes over an iteration's rows, at most; slot ROLLOUT_STEPS decides where its controller runs."""
     supervised: bool = True
     """The heads that learn from labels (forward returns, direction, outcome)."""
     entry_gates: bool = False

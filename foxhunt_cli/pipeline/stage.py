@@ -8,16 +8,20 @@ Where one kernel does the work of several steps the builders say so with ``Fused
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One kernel. ``remap``: parameter -> buffer name, or an expression for a scalar (``{"t": "3"}``)."""
+    """One kernel. ``remap``: parameter -> buffer name, or an expression for a scalar (``{"t": "3"}``).
+
+    ``when``, in every kind of step: a buffer of one int32; the step does nothing where it is 0 as its turn comes.
+    """
 
     kernel: str
     remap: Mapping[str, str] = field(default_factory=dict)
+    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Matmul:
     trans_a: bool = False
     trans_b: bool = False
     accumulate: bool = False
+    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class Zero:
     """Every element of a buffer becomes zero."""
 
     name: str
+    when: str = ""
 
 
 Step = Stage | Matmul | Zero
@@ -89,6 +95,18 @@ def chosen(steps: Iterable[Step | Fused], fusion: Fusion) -> list[Step]:
         else:
             plain.extend(chosen(step.steps, fusion))
     return plain
+
+
+def only_when(flag: str, steps: Iterable[Step | Fused]) -> list[Step | Fused]:
+    """``steps`` under the condition that buffer ``flag`` is not 0; ``chosen`` still decides among them."""
+    marked: list[Step | Fused] = []
+    for step in steps:
+        if isinstance(step, Fused):
+            launches, own = (tuple(only_when(flag, part)) for part in (step.launches, step.steps))
+            marked.append(replace(step, launches=launches, steps=own))
+        else:
+            marked.append(replace(step, when=flag))
+    return marked
 
 
 def at(t: int) -> dict[str, str]:

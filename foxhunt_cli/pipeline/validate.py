@@ -46,6 +46,8 @@ def describe(step: Step) -> str:
 
 def reads(step: Step) -> Iterator[str]:
     """Buffers and tensors whose contents the step uses."""
+    if step.when:
+        yield step.when
     if isinstance(step, Stage):
         yield from (step.remap.get(name, name) for name in kernel(step.kernel).reads)
     elif isinstance(step, Matmul):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.buffers.arena import allocate
+from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.device.base import Device, Plan, Progress
 from foxhunt_cli.device.rng import seed_states
@@ -33,6 +34,7 @@ from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
 PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
+PASSES_MAX, STEPS_A_PASS = 4, 2048  # on-policy passes an iteration, and what one is in slot ROLLOUT_STEPS
 N_TAU = 32
 HOPPER = 90  # compute capability 9.0
 
@@ -99,10 +101,13 @@ class Engine:
 def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
     """What of the config decides the ordered list; without a device the list of the CPU, where nothing is fused.
 
-    Raises ValueError on a replay capacity that cannot serve B x T.
+    Raises ConfigError on a replay capacity that cannot serve B x T, and on an unknown controller.
     """
     b, t, wanted = config.batch, config.rollout, config.replay_capacity
-    capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
+    try:
+        capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
+    except ValueError as error:
+        raise ConfigError(f"replay_capacity: {error}") from None
     return Shape(
         rollout=t,
         batch=b,
@@ -116,6 +121,7 @@ def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
         entry_gates=config.entry_gates,
         frozen=frozen_controllers(config),
         plateau=config.lr_plateau,
+        passes=passes_of(config),
         every_class=config.distillation == "classes",
         reproject=config.reward == "mark_to_market",
         fusion=fusion_of(config, device),
@@ -134,16 +140,24 @@ def fusion_of(config: RunConfig, device: Device | None) -> Fusion:
 
 
 def frozen_controllers(config: RunConfig) -> frozenset[str]:
-    """The preset's frozen controllers, changed by ``controllers.<name> = "fixed" | "on"``. Raises ValueError."""
+    """The preset's frozen controllers, changed by ``controllers.<name> = "fixed" | "on"``. Raises ConfigError."""
     frozen = set(control.FROZEN[config.preset])
     for name, state in config.controllers.items():
         if name not in control.CONTROLLERS:
             known = ", ".join(control.CONTROLLERS)
-            raise ValueError(f"controllers.{name}: no such controller; there are {known}")
+            raise ConfigError(f"controllers.{name}: no such controller; there are {known}")
         (frozen.add if state == "fixed" else frozen.discard)(name)
     if not config.updates:
         frozen |= _OF_THE_CRITIC
     return frozenset(frozen)
+
+
+def passes_of(config: RunConfig) -> int:
+    """On-policy passes an iteration has at most: what slot ROLLOUT_STEPS is fixed at, else all there can be."""
+    if "rollout_steps" not in frozen_controllers(config):
+        return PASSES_MAX
+    steps = seed_values(config.isv, config.preset)[number("ROLLOUT_STEPS")]
+    return int(np.clip(np.floor(steps / STEPS_A_PASS + 0.5), 1, PASSES_MAX))
 
 
 def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
@@ -186,7 +200,6 @@ def build_engine(
     shape, dims = shape_of(config, device), dimensions(config, data)
     layout, parameters = _parameters(device, config, shape, dims)
     listed = steps(shape)
-    device.compile([kernel(name) for name in kernels_of(listed)])
 
     arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
@@ -222,7 +235,8 @@ def compile_run(device: Device, config: RunConfig, progress: Progress | None = N
     shape = shape_of(config, device)
     lists = [training, playing, following, judging, *([playing_by_value] if shape.critic else [])]
     names = [*PREPARE_KERNELS, *(name for steps in lists for name in kernels_of(steps(shape)))]
-    device.compile([kernel(name) for name in dict.fromkeys(names)], progress)
+    conditional = kernels_of(training(shape), conditional=True)
+    device.compile([kernel(n) for n in dict.fromkeys(names)], progress, [kernel(n) for n in conditional])
 
 
 def _parameters(

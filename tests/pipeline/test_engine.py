@@ -13,6 +13,7 @@ import pytest
 from foxhunt_cli.config.load import load_config
 from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
+from foxhunt_cli.isv.table import number
 from foxhunt_cli.train.checkpoint import state_names
 from foxhunt_cli.train.engine import Engine, build_engine, compile_run
 from foxhunt_cli.train.prepare import prepare_training
@@ -40,7 +41,8 @@ def differing(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> list[str]:
 
 @pytest.mark.parametrize("encoder", ["mlp", "full"])
 def test_recorded_equals_eager_bit_for_bit(encoder: str) -> None:
-    recorded, eager = (engine(f"encoder={encoder}", f"graph={flag}") for flag in ("true", "false"))
+    passes = "isv.rollout_steps=6144"  # three at first; the controller ends that when advantages are seen
+    recorded, eager = (engine(f"encoder={encoder}", passes, f"graph={flag}") for flag in ("true", "false"))
     for _ in range(20):
         recorded.iterate()
         eager.current_plan().run_eager()
@@ -48,7 +50,36 @@ def test_recorded_equals_eager_bit_for_bit(encoder: str) -> None:
     a, b = state(recorded), state(eager)
     assert differing(a, b) == []
     assert recorded.done > recorded.prefill_iterations, "the critic has not learned yet"
+    passes = np.rint(recorded.drain()[:, number("ROLLOUT_STEPS")] / 2048)
+    assert passes[0] == 3 and passes.min() < 3, "the number of passes never changed"
     assert np.isfinite(a["params"]).all() and np.abs(a["adam_m"]).max() > 0
+
+
+@pytest.mark.parametrize("steps", [2048, 4096, 6144, 8192])
+def test_passes_that_the_device_decides_equal_those_that_are_written_out(steps: int) -> None:
+    """In the first iteration the controller holds its seed, so both lists make the same passes."""
+    seeded = ("encoder=mlp", f"isv.rollout_steps={steps}", "isv.p_min=0.05")
+    written, decided = (engine(*seeded, f"controllers.rollout_steps={state}") for state in ("fixed", "on"))
+    for e in (written, decided):
+        e.iterate()
+    assert differing(state(written), state(decided)) == []
+    updates = np.array(decided.device.download(decided.arrays["adam_step"]))
+    assert set(updates.tolist()) == {0, steps // 2048}, (
+        "groups of the policy learn once a pass, those of the critic not yet"
+    )
+
+
+def test_a_further_pass_sees_new_encodings_and_keeps_its_targets() -> None:
+    """Values move with the weights, what they are measured against stays, and the log-ratio leaves zero."""
+    once, twice = (engine("encoder=full", f"isv.rollout_steps={n}", "controllers.rollout_steps=fixed", "isv.p_min=0.05")
+                   for n in (2048, 4096))  # fmt: skip
+    for e in (once, twice):
+        e.iterate()
+    read = lambda e, name: np.array(e.device.download(e.arrays[name]))  # noqa: E731
+    for name in ("advantage", "value_target", "adv_moments", "reward", "action_drawn"):
+        assert (read(once, name) == read(twice, name)).all(), name
+    for name in ("h", "value", "pi_all", "params"):
+        assert (read(once, name) != read(twice, name)).any(), name
 
 
 def test_one_step_rollouts_train() -> None:

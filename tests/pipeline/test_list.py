@@ -41,10 +41,12 @@ CHOICES = {
     "close label": {"hindsight": "close", "directions": "backward"},
     "no injections": {"directions": "off"},
     "entry gates": {"entry_gates": True, "plateau": True},
+    "four passes": {"passes": 4},
+    "three passes, fixed": {"passes": 3, "frozen": frozenset({"rollout_steps"})},
 }
 SEED = {"rollout": 1, "context": "encoder", "updates": 1, "replay_batch": 16, "hindsight": "close", "entry_gates": True,
         "plateau": True, "every_class": False, "reproject": False}  # fmt: skip
-CHOICES |= {"preset seed": SEED, "preset seed, mlp": {**SEED, "encoder": "mlp"}}
+CHOICES |= {"preset seed": SEED, "preset seed, mlp": {**SEED, "encoder": "mlp", "passes": 4}}
 # The executed action needs neither the stored snapshot nor the window's length.
 EXECUTED = {"replay_index", "replay_n"}
 # An encoder that knows the position gives policy and values at once; the action gap matters for all classes only.

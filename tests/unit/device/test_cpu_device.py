@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -185,6 +186,36 @@ def test_nothing_is_allocated_while_a_plan_runs(trans: bool, accumulate: bool) -
     finally:
         tracemalloc.stop()
     assert peak < 16 * 1024, f"{peak} bytes; an array here has {a.nbytes}"
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_condition_is_read_when_its_turn_comes(eager: bool) -> None:
+    """A flag that an earlier operation of the same plan sets opens a launch, products and a fill; a closed one none."""
+    device = CpuDevice()
+    x = normal(device, 8, 8)
+    one, opened, closed = (device.upload(np.array([value], np.int32)) for value in (1, 0, 0))
+    operations = [CopyArray(one, opened)]
+    outs = {}
+    for flag in (opened, closed, None):
+        scaled, product, kept = device.zeros((8, 8), np.float32), normal(device, 8, 8, seed=1), normal(device, 8)
+        operations += [
+            replace(scale(x, scaled), when=flag),
+            Product(x, x, product, trans_a=True, when=flag),
+            Product(x, x, product, accumulate=True, when=flag),
+            Fill(kept, when=flag),
+        ]
+        outs[id(flag)] = (scaled, product, kept)
+    before = [np.array(array) for array in outs[id(closed)]]
+    plan = device.plan(operations)
+    (plan.run_eager if eager else plan.run)()
+    for with_flag, without, skipped, start in zip(
+        outs[id(opened)], outs[id(None)], outs[id(closed)], before, strict=True
+    ):
+        np.testing.assert_array_equal(with_flag, without)
+        np.testing.assert_array_equal(skipped, start)
+        assert (without != start).any()
+    with pytest.raises(DeviceError, match="a condition is one int32"):
+        device.plan([Fill(x, when=device.zeros(1, np.float32))])
 
 
 def test_an_empty_plan_runs() -> None:

@@ -3,6 +3,7 @@
 Runs where a GPU is usable; elsewhere every test is skipped with the reason that the device itself gives.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,32 @@ def test_graph_equals_eager_and_allocates_nothing(device, kernels):
     eager.run_eager()
     for a, b in zip(by_graph, by_eager, strict=True):
         assert np.array_equal(device.download(a), device.download(b))
+
+
+@pytest.mark.parametrize("use_graph", [False, True])
+def test_a_condition_is_read_when_its_turn_comes(device, kernels, use_graph):
+    """A flag that the same plan sets opens a launch, products of one and of several passes, a fill; a shut one none."""
+    gen = np.random.default_rng(6)
+    x = device.upload(gen.standard_normal(128).astype(np.float32))
+    long_a, long_b = (device.upload(gen.standard_normal((20000, n)).astype(np.float32)) for n in (56, 24))
+    start = [gen.standard_normal(shape).astype(np.float32) for shape in (128, (56, 24), (24, 24), 128)]
+    one, opened, closed = (device.upload(np.array([value], np.int32)) for value in (1, 0, 0))
+    operations, outs = [CopyArray(one, opened)], []
+    for flag in (opened, None, closed):
+        scaled, gram, small, kept = map(device.upload, start)
+        operations += [
+            replace(launch(kernels["add_scaled"], 1, 128, x, scaled, 0.5, 128), when=flag),
+            Product(long_a, long_b, gram, trans_a=True, accumulate=True, when=flag),
+            Product(long_b[:24], long_b[:24], small, when=flag),
+            Fill(kept, when=flag),
+        ]
+        outs.append((scaled, gram, small, kept))
+    plan = device.plan(operations, use_graph=use_graph)
+    plan.run()
+    plan.run()
+    got = [[device.download(array) for array in group] for group in outs]
+    for with_flag, without, skipped, begin in zip(*got, start, strict=True):
+        assert np.array_equal(with_flag, without) and np.array_equal(skipped, begin) and (without != begin).any()
 
 
 SIZES = [(1, 1, 1), (3, 5, 7), (16, 128, 256), (64, 64, 64), (130, 161, 33), (512, 296, 128), (1000, 231, 128)]

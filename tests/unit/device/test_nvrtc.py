@@ -6,6 +6,7 @@ import pytest
 
 from foxhunt_cli.device import nvrtc
 from foxhunt_cli.device.base import CompileError
+from foxhunt_cli.kernels.contract import parse_file
 from foxhunt_cli.kernels.registry import cuda_root
 
 # Machine code for the oldest, the usual and the newest; for those between, all but code generation: what can differ
@@ -45,6 +46,23 @@ def test_every_kernel_passes_the_front_end_of_the_architectures_between():
         except CompileError as error:
             errors.append(f"{task.arch}: {error}")
     assert not errors, "\n".join(errors)
+
+
+def test_every_kernel_compiles_with_a_condition():
+    """What a plan compiles where a step is skipped on the device; lines keep their numbers."""
+    for file in FILES:
+        task = nvrtc.CompileTask(file, "sm_90", (cuda_root(), file.parent), conditional=True)
+        assert task.source().count("if (*fh_when == 0) return;") == len(parse_file(file)) > 0
+        assert task.source().count("\n") == file.read_text().count("\n")
+        nvrtc.check_syntax(task)
+
+
+def test_a_condition_is_another_kernel(tmp_path, cache):
+    file = write(tmp_path, "c.cu", '// c: one.\n// launch: threads 1, block 1\nextern "C" __global__ void c() {}\n')
+    plain, conditional = (nvrtc.CompileTask(file, "sm_90", (), flag) for flag in (False, True))
+    assert "void c(const int* fh_when) { if" in conditional.source()
+    first, second = nvrtc.compile_cached([plain, conditional], cache)
+    assert first != second and first.read_bytes() != second.read_bytes()
 
 
 def test_front_end_names_the_line(tmp_path):
