@@ -6,6 +6,7 @@ alone.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from foxhunt_cli.cli.bench import bench_app
 from foxhunt_cli.cli.data import data_app
 from foxhunt_cli.cli.diag import diag_app
 from foxhunt_cli.cli.doctor import doctor
-from foxhunt_cli.cli.errors import report
+from foxhunt_cli.cli.errors import device_is_lost, report
 from foxhunt_cli.cli.eval import evaluate
 from foxhunt_cli.cli.init import init
 from foxhunt_cli.cli.oracle import oracle
@@ -77,4 +78,8 @@ def main(argv: list[str] | None = None) -> None:
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:
         status = report(error, debug)
+        if device_is_lost(error):  # whatever frees GPU memory on the way out would fail, and say so
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
     sys.exit(status if isinstance(status, int) else 0)

@@ -48,6 +48,11 @@ def exit_status(error: BaseException) -> int | None:
     return None
 
 
+def device_is_lost(error: BaseException) -> bool:
+    """Whether ``error`` ended this process's use of the GPU."""
+    return any(f"{c.__module__}.{c.__qualname__}" == "foxhunt_cli.device.base.KernelFault" for c in type(error).__mro__)
+
+
 def report(error: BaseException, debug: bool = False) -> int:
     """Says on stderr what went wrong, in one line, and returns the exit status."""
     if isinstance(error, BrokenPipeError):

@@ -26,12 +26,12 @@ def check_capacity(capacity: int, batch: int, rollout: int) -> int:
     """``capacity`` if it can serve B x T; raises ValueError with the limits otherwise."""
     if capacity & (capacity - 1) or not CAPACITY_MIN <= capacity <= CAPACITY_MAX:
         raise ValueError(
-            f"replay capacity is {capacity:,}; expected a power of two from {CAPACITY_MIN:,} to {CAPACITY_MAX:,}"
+            f"got {capacity:,}, expected a power of two from {CAPACITY_MIN:,} to {CAPACITY_MAX:,}"
         )
     least = least_capacity(batch, rollout)
     if capacity < least:
         raise ValueError(
-            f"replay capacity is {capacity:,}, batch x rollout = {batch} x {rollout} needs at least {least:,}; use "
+            f"got {capacity:,}, batch x rollout = {batch} x {rollout} needs at least {least:,}; use "
             f"{_power_of_two(least):,} or a smaller batch"
         )
     return capacity

@@ -14,7 +14,7 @@ from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
 from foxhunt_cli.market.evaluate import Evaluator
 from foxhunt_cli.train.compile_bar import compile_bar
-from foxhunt_cli.train.engine import Engine, build_engine, compile_run
+from foxhunt_cli.train.engine import Engine, build_engine, compile_run, shape_of
 from foxhunt_cli.train.prepare import prepare_training
 from foxhunt_cli.train.split import Split, split
 
@@ -49,8 +49,9 @@ class Workspace:
 def open_workspace(config: RunConfig, terminal: Terminal) -> Workspace:
     """Select the device, read and prepare the data, compile, build. Says what it finds, a line each.
 
-    Raises DeviceError, DataError, DataFileError.
+    Raises ConfigError, DeviceError, DataError, DataFileError.
     """
+    shape_of(config)  # what does not fit together is said before anything is read
     selection = select(config.device, precision=config.precision, threads=config.cpu_threads)
     terminal.note(selection.line)
     market = load_market_data(config.paths or None, config.data, config.synthetic)

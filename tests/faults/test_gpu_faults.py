@@ -43,6 +43,7 @@ block = cupy.cuda.alloc(free - 2**30)
 print("held", flush=True)
 sys.stdin.read()
 """
+BIG = ["-b", "4096", "--rollout", "64", "--set", "replay_capacity=1048576"]  # gigabytes
 GPU = ["--device", "cuda", "--set", f"checkpoint_every={EVERY}"]
 
 
@@ -61,7 +62,7 @@ def test_a_gpu_without_memory_is_one_error_and_leaves_no_run(tmp_path: Path) -> 
     holder = subprocess.Popen([sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline().strip() == "held"
-        full = train(*GPU, "-b", "4096", "--rollout", "64", "--steps", "64", name="big", cwd=tmp_path)
+        full = train(*GPU, *BIG, "--steps", "64", name="big", cwd=tmp_path)
     finally:
         holder.communicate("")
     one_error(full, 3, "out of GPU memory", "lower --batch".capitalize())
