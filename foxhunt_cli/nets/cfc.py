@@ -1,7 +1,8 @@
 """The CfC cell of the full encoder: a recurrence over the snapshots of a window with their real time gaps.
 
 Owns the tensors, buffers and steps of this part; the arithmetic is in ``cuda_src/nets/cfc.cu`` and in matrix products.
-The recurrence is unrolled, so the lists depend on the number of snapshots as an integer.
+Unfused, the recurrence is unrolled, so the lists depend on the number of snapshots as an integer; on a Hopper GPU one
+kernel does all of it (``cuda_src/cuda_only/cfc_{forward,backward}.cu``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 _GATES = f"4*{HIDDEN}"
 # The four gates are one tensor; its gain makes the limit that of four separate 128 -> 128 layers.
 _FOUR_GATES_GAIN = 2.5**0.5
+
+# Tiles of eight rows that a cluster of four blocks does: the fewest for which 32 clusters, which fill the GPU, reach.
+_TILES = {"tiles": "(B + 255) / 256 if B < 4096 else 16"}
 
 PARAMETERS = (
     tensor("w_cfc_backbone", f"2*{HIDDEN}, {HIDDEN}", "xavier", 1.0, "CFC"),
@@ -57,7 +61,7 @@ def forward(
     pre = rows(cell.pre, tokens=tokens)
     return [
         Matmul("cfc input", rows(mix, tokens=tokens), _backbone(0, prefix), pre),
-        *_recurrence(cell, gap, snapshots, {"T": behind, **size}, prefix),
+        _recurrence(cell, gap, snapshots, {"T": behind, **size}, prefix),
     ]
 
 
@@ -65,7 +69,7 @@ def backward(snapshots: int) -> list[Step | Fused]:
     """Backward in time, then every weight gradient as one wide product; leaves encoder_grad_out for the blocks."""
     pre, grad_gates, grad_w = rows("cfc_pre"), rows("cfc_gates", _GATES), weights("grad_w_cfc_gates", HIDDEN, _GATES)
     return [
-        *_recurrence_backward(snapshots),
+        _recurrence_backward(snapshots),
         Matmul("cfc grad w_gates", rows("cfc_u"), grad_gates, grad_w, trans_a=True),
         column_sums("cfc grad b_gates", grad_gates, "grad_b_cfc_gates"),
         Matmul("cfc grad w_x", rows("m2_out"), pre, _backbone(0, "grad_"), trans_a=True),
@@ -84,8 +88,16 @@ def _snapshot(name: str, w: int, cols: str = HIDDEN) -> View:
     return View(name, "B", cols, row0=f"{w}*B")
 
 
-def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> list[Step]:
-    """Two small products and two kernels a snapshot."""
+def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> Fused:
+    """Fused: the whole sequence in one kernel. Else two small products and two kernels a snapshot."""
+    tensors = {name: prefix + name for name in ("w_cfc_backbone", "b_cfc_backbone", "w_cfc_gates", "b_cfc_gates")}
+    names = {"pre": cell.pre, "gap": gap, "h": cell.h, **tensors, **size, **_TILES}
+    kept = {"u": cell.u, "gates": cell.gates, "states": cell.states}
+    kernel = Stage("cfc_sequence_forward", names | kept) if cell.keep else Stage("cfc_sequence_encode", names)
+    return Fused((kernel,), tuple(_unrolled(cell, gap, snapshots, size, prefix)), tf32=True)
+
+
+def _unrolled(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> list[Step]:
     recurrent, w_gates = View("cfc_recurrent", "B", HIDDEN), weights(f"{prefix}w_cfc_gates", HIDDEN, _GATES)
     backbone = {"pre": cell.pre, "recurrent": "cfc_recurrent", "bias": f"{prefix}b_cfc_backbone", "u": cell.u}
     outputs = {"gates": cell.gates, "states": cell.states, "h": cell.h}
@@ -104,7 +116,13 @@ def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], p
     return steps
 
 
-def _recurrence_backward(snapshots: int) -> list[Step]:
+def _recurrence_backward(snapshots: int) -> Fused:
+    """As the forward: one kernel, or two products and two kernels a snapshot."""
+    names = {"u": TRAINED.u, "gates": TRAINED.gates, "pre": TRAINED.pre, **_TILES}
+    return Fused((Stage("cfc_sequence_backward", names),), tuple(_unrolled_backward(snapshots)), tf32=True)
+
+
+def _unrolled_backward(snapshots: int) -> list[Step]:
     carry, w_gates = View("cfc_recurrent", "B", HIDDEN), weights("w_cfc_gates", HIDDEN, _GATES)
     steps: list[Step] = [Zero("cfc_recurrent")]
     for w in range(snapshots - 2, -1, -1):

@@ -1,0 +1,52 @@
+"""The CfC cell's list: what the kernel of a whole sequence takes the place of, and that its launches fit."""
+
+import pytest
+
+from foxhunt_cli.config.dims import evaluate
+from foxhunt_cli.kernels.registry import gpu_kernels, kernel
+from foxhunt_cli.nets import cfc
+from foxhunt_cli.pipeline.build import names_of
+from foxhunt_cli.pipeline.stage import Fused, Stage, chosen
+
+W = 48
+SCRATCH = cfc.Cell("encoder_grad_x", "encoder_grad_out", "encoder_grad_proj", "encoder_grad_bc", "target_h", keep=False)
+SEQUENCE = {n: c for n, c in gpu_kernels().items() if n.startswith("cfc_sequence")}
+HOPPER_SHARED = 227 * 1024  # bytes a block may have
+
+
+def _forward(cell, prefix=""):
+    return cfc.forward(cell, "m2_out", "gap", W, "T", "W*B", {}, prefix)
+
+
+@pytest.mark.parametrize("steps", [_forward(cfc.TRAINED), _forward(SCRATCH, "target_"), cfc.backward(W)])
+def test_one_launch_stands_for_the_whole_recurrence(steps):
+    (fused,) = (step for step in steps if isinstance(step, Fused))
+    assert fused.tf32 and len(fused.launches) == 1
+    assert len(chosen(steps, "tf32")) == len(steps) and len(chosen(steps, "float32")) > 3 * W
+    fuses = set(kernel(fused.launches[0].kernel).fuses)
+    assert fuses == {step.kernel for step in fused.steps if isinstance(step, Stage)}
+
+
+@pytest.mark.parametrize("steps", [_forward(cfc.TRAINED), cfc.backward(W)])
+def test_what_stays_has_the_same_names(steps):
+    (fused,) = (step for step in steps if isinstance(step, Fused))
+    assert names_of(fused.launches) == names_of(fused.steps) - {"cfc_recurrent"}
+
+
+def test_a_pass_that_keeps_nothing_writes_nothing_else():
+    (fused,) = (step for step in _forward(SCRATCH, "target_") if isinstance(step, Fused))
+    stage = fused.launches[0]
+    assert {stage.remap.get(p, p) for p in kernel(stage.kernel).writes} == {"target_h"}
+    assert {n for n in names_of([stage]) if n.startswith(("w_", "b_"))} == set()
+
+
+@pytest.mark.parametrize("name", sorted(SEQUENCE))
+def test_every_number_of_rows_has_whole_clusters_that_cover_it_and_fit(name):
+    launch = SEQUENCE[name].launch
+    for B in (*range(1, 700), 1024, 4095, 4096, 4097, 65_536, 1_000_003):
+        tiles = evaluate(cfc._TILES["tiles"], {"B": B})
+        blocks = evaluate(launch.items, {"B": B, "tiles": tiles})
+        assert 1 <= tiles <= 16 and blocks % 4 == 0
+        assert (blocks // 4 - 1) * 8 * tiles < B <= blocks // 4 * 8 * tiles
+        assert evaluate(launch.shared, {"tiles": tiles}) + 1024 <= HOPPER_SHARED
+        assert blocks // 4 <= 32 or tiles == 16
