@@ -1,11 +1,12 @@
 // One replay update of the implicit quantile head for a share of the rows: choice at h_n, quantiles, loss, gradients.
 //
-// A block of 512 threads takes tiles of IQN_ROWS rows, tile blockIdx.x + i gridDim.x, i ascending, and keeps sums of
-// its own; rl_iqn_update_reduce adds those of all blocks in order. Written once over a Math (block_product.cuh) and the
-// slots of a row: 11 (path targets) or 1 (executed action).
+// A block of 512 threads takes tiles of ROWS rows, tile blockIdx.x + i gridDim.x, i ascending, and keeps sums of its own;
+// rl_iqn_update_reduce adds those of all blocks in order. Written once over a Math (block_product.cuh) and the slots of a
+// row: 11 (path targets) or 1 (executed action). A tile is a chain of short phases, so what a phase reads from device
+// memory is asked for as early as it is known, and everything else lies in shared memory.
 //
-// Sums of a block, iqn_update_parts [blocks, IQN_PART_SIZE]: grad W [P*11][128] (column-major: a thread owns its element
-// for the whole launch), grad b [P*11], grad phi [32][128], the sum of the rows' losses, rows whose loss is not finite.
+// Sums of a block, iqn_update_parts [blocks, IQN_PART_SIZE]: gradient of W [P*11][128], of b [P*11], of phi [32][128],
+// then the sum of the rows' losses and the number of rows whose loss is not finite.
 #pragma once
 #include "fused/block_product.cuh"
 #include "generated/isv_slots.cuh"
@@ -15,17 +16,18 @@
 
 #define IQN_MAX_TAUS 32
 #define IQN_THREADS 512
-#define IQN_SPLITS 4     // shares of the inputs that the expectation at h_n is summed in
+#define IQN_GROUPS (IQN_THREADS / HIDDEN_DIM)  // threads that share an input
 #define IQN_STRIDE 132   // rows of 128 floats in shared memory (4 mod 32: block_tf32.cuh)
 #define IQN_Z_STRIDE 36  // rows of 32 taus
-#define IQN_PART_SIZE(pairs) ((long long)(pairs) * (HIDDEN_DIM + 1) + IQN_MAX_TAUS * HIDDEN_DIM + 2)
+#define IQN_COLUMN_SUMS(pairs) ((pairs) * (HIDDEN_DIM + 1))
+#define IQN_PART_SIZE(pairs) (IQN_COLUMN_SUMS(pairs) + IQN_MAX_TAUS * HIDDEN_DIM + 2)
 
 // Everything an update reads, and the sums it writes. Of the targets a batch has either path_return and next_class
 // or next_lots, action and reward; the others are null.
 struct IqnUpdate {
-    const float *h, *next_h;                                // [rows, 128]
-    const float *iqn_columns, *iqn_mean_w, *iqn_phi, *iqn_phi_next, *iqn_tau;  // rl_iqn_embed
-    const float *b_iqn, *target_b_iqn;                      // [P*11]
+    const float *h, *next_h;  // [rows, 128]
+    const float *w_iqn, *iqn_columns, *iqn_phi, *iqn_tau;  // [128, P*11]; the others as rl_iqn_embed left them
+    const float *b_iqn, *target_b_iqn;  // [P*11]
     const signed char *lots, *next_class, *next_lots, *action;
     const float *path_return, *reward, *discount, *weight;
     const unsigned char* terminal;
@@ -36,19 +38,25 @@ struct IqnUpdate {
 
 template <int SLOTS>
 struct IqnTile {
-    static constexpr int ROWS = SLOTS == 1 ? 16 : 2, USED = ROWS * SLOTS, PADDED = (USED + 15) / 16 * 16;
+    static constexpr int ROWS = SLOTS == 1 ? 8 : 2, USED = ROWS * SLOTS, PADDED = (USED + 15) / 16 * 16;
     static constexpr int DEPTH = (USED + 7) / 8 * 8;  // slots that the gradient of phi sums over
-    // Shared memory, in floats: both embeddings, h * W of both heads, quantiles, their gradient, encodings.
-    static constexpr int PHI = IQN_MAX_TAUS * IQN_STRIDE, HW = PADDED * IQN_STRIDE, Z = PADDED * IQN_Z_STRIDE;
-    float phi[2][PHI], hw[2][HW], z[2][Z], grad_z[Z];
-    float h[2][ROWS * HIDDEN_DIM];
-    float tau[IQN_MAX_TAUS], bias[PADDED], keep[PADDED], offset[PADDED], scale[ROWS], loss[PADDED], slot_grad[PADDED];
-    int column[PADDED], next_column[PADDED];
+    static constexpr int HW = PADDED * IQN_STRIDE, Z = PADDED * IQN_Z_STRIDE;
+    float phi[2][IQN_MAX_TAUS * IQN_STRIDE];  // of the predictions, of the targets
+    float hw[2][HW];                          // h * W of the slots; [1] later the gradient of [0]
+    float z[2][Z], grad_z[Z];                 // quantiles, targets, gradient of the quantiles
+    float h[2][ROWS * HIDDEN_DIM], mean[HIDDEN_DIM], mean_parts[IQN_GROUPS][HIDDEN_DIM];
+    float tau[IQN_MAX_TAUS], keep[PADDED], reward[PADDED], bias[PADDED], offset[PADDED], scale[ROWS];
+    float loss[2 * PADDED], slot_grad[2 * PADDED];  // of the halves of a slot's quantiles
+    int column[PADDED], next_class[PADDED], next_column[PADDED];
 };
-static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 84992 && sizeof(IqnTile<1>) <= 74752),
+// What stands behind the tile: E[IQN] at h_n [ROWS][pairs], b and the target's b [pairs], then, where it has room, the
+// sums of W and b.
+#define IQN_TABLES(rows, pairs) ((rows + 2) * (pairs))
+static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 87808 && sizeof(IqnTile<1>) <= 69376),
               "the launch rules of the kernels ask for less shared memory than a tile takes");
 
-template <class Math, int SLOTS>
+// SUMS_SHARED: the sums of W and b lie in shared memory until the block ends, not in its part of iqn_update_parts.
+template <class Math, int SLOTS, bool SUMS_SHARED>
 struct IqnRows {
     using Tile = IqnTile<SLOTS>;
     using Quantiles = typename Math::template Block<Tile::PADDED, IQN_MAX_TAUS, HIDDEN_DIM, false, true, IQN_STRIDE,
@@ -57,25 +65,53 @@ struct IqnRows {
                                                  IQN_STRIDE, IQN_THREADS>;
     using GradPhi = typename Math::template Block<IQN_MAX_TAUS, HIDDEN_DIM, Tile::DEPTH, true, false, IQN_Z_STRIDE,
                                                   IQN_STRIDE, IQN_THREADS>;
+    static constexpr int ROWS = Tile::ROWS, USED = Tile::USED;
+    Tile& s;
+    const IqnUpdate& u;
+    float *q, *b, *target_b, *sums;
+    int pairs, tid, k, group;  // thread (k, group) owns input k of the columns whose action is group mod IQN_GROUPS
 
-    // Zeros where a product would read what nobody writes, embeddings, this block's sums of W and b.
-    static __device__ __forceinline__ void begin(Tile& s, const IqnUpdate& u, float* parts) {
-        const int tid = threadIdx.x, k = tid % HIDDEN_DIM, group = tid / HIDDEN_DIM, pairs = u.P * N_ACTIONS;
-        for (int i = tid; i < IQN_MAX_TAUS * HIDDEN_DIM; i += IQN_THREADS) {
-            const int to = i / HIDDEN_DIM * IQN_STRIDE + i % HIDDEN_DIM;
-            const bool real = i / HIDDEN_DIM < u.n;
-            s.phi[0][to] = real ? u.iqn_phi[i] : 0.0f;
-            s.phi[1][to] = real ? u.iqn_phi_next[i] : 0.0f;
-        }
-        for (int i = tid; i < Tile::HW; i += IQN_THREADS) s.hw[0][i] = s.hw[1][i] = 0.0f;
-        for (int i = tid; i < Tile::Z; i += IQN_THREADS) s.grad_z[i] = 0.0f;
-        if (tid < IQN_MAX_TAUS) s.tau[tid] = tid < u.n ? u.iqn_tau[tid] : 0.0f;
-        for (int c = group; c < pairs; c += IQN_THREADS / HIDDEN_DIM) parts[(long long)c * HIDDEN_DIM + k] = 0.0f;
-        for (int c = tid; c < pairs; c += IQN_THREADS) parts[(long long)pairs * HIDDEN_DIM + c] = 0.0f;
+    __device__ __forceinline__ IqnRows(float* shared, const IqnUpdate& update)
+        : s(*(Tile*)shared), u(update), pairs(update.P * N_ACTIONS), tid(threadIdx.x), k(threadIdx.x % HIDDEN_DIM),
+          group(threadIdx.x / HIDDEN_DIM) {
+        q = shared + sizeof(Tile) / sizeof(float);
+        b = q + ROWS * pairs;
+        target_b = b + pairs;
+        sums = SUMS_SHARED ? target_b + pairs : my_parts();
     }
 
-    static __device__ __forceinline__ void load_rows(Tile& s, const IqnUpdate& u, int row0) {
-        for (int i = threadIdx.x; i < Tile::ROWS * HIDDEN_DIM; i += IQN_THREADS) {
+    __device__ __forceinline__ float* my_parts() const { return u.parts + (long long)blockIdx.x * IQN_PART_SIZE(pairs); }
+
+    // Embeddings, tables, zeros where a product reads what nobody writes, zeros of the sums.
+    __device__ __forceinline__ void begin() const {
+        const float* middle = u.iqn_phi + 2 * u.n * HIDDEN_DIM;
+        float mean = 0.0f;
+#pragma unroll
+        for (int i = 0; i < IQN_MAX_TAUS / IQN_GROUPS; ++i) {
+            const int tau = i * IQN_GROUPS + group;
+            const bool real = tau < u.n;
+            s.phi[0][tau * IQN_STRIDE + k] = real ? u.iqn_phi[tau * HIDDEN_DIM + k] : 0.0f;
+            s.phi[1][tau * IQN_STRIDE + k] = real ? u.iqn_phi[(u.n + tau) * HIDDEN_DIM + k] : 0.0f;
+            mean += real ? middle[tau * HIDDEN_DIM + k] : 0.0f;
+        }
+        s.mean_parts[group][k] = mean;
+        for (int c = tid; c < pairs; c += IQN_THREADS) b[c] = u.b_iqn[c], target_b[c] = u.target_b_iqn[c];
+        if (tid < IQN_MAX_TAUS) s.tau[tid] = tid < u.n ? u.iqn_tau[tid] : 0.0f;
+        for (int i = tid; i < Tile::HW; i += IQN_THREADS) s.hw[0][i] = s.hw[1][i] = 0.0f;
+        for (int i = tid; i < Tile::Z; i += IQN_THREADS) s.grad_z[i] = 0.0f;
+        for (int i = tid; i < IQN_COLUMN_SUMS(pairs); i += IQN_THREADS) sums[i] = 0.0f;
+    }
+
+    __device__ __forceinline__ void mean_embedding() const {
+        if (group != 0) return;
+        float sum = 0.0f;
+#pragma unroll
+        for (int g = 0; g < IQN_GROUPS; ++g) sum += s.mean_parts[g][k];
+        s.mean[k] = sum / u.n;
+    }
+
+    __device__ __forceinline__ void load_rows(int row0) const {
+        for (int i = tid; i < ROWS * HIDDEN_DIM; i += IQN_THREADS) {
             const bool real = row0 + i / HIDDEN_DIM < u.rows;
             const long long from = (long long)row0 * HIDDEN_DIM + i;
             s.h[0][i] = real ? u.h[from] : 0.0f;
@@ -83,174 +119,187 @@ struct IqnRows {
         }
     }
 
-    // Shares of E[IQN] at h_n without bias: q [IQN_SPLITS][ROWS][pairs].
-    static __device__ __forceinline__ void expectations(const Tile& s, const IqnUpdate& u, float* q) {
-        const int pairs = u.P * N_ACTIONS, width = HIDDEN_DIM / IQN_SPLITS;
-        for (int i = threadIdx.x; i < IQN_SPLITS * pairs; i += IQN_THREADS) {
-            const int split = i / pairs, c = i - split * pairs;
-            float sum[Tile::ROWS];
-#pragma unroll
-            for (int r = 0; r < Tile::ROWS; ++r) sum[r] = 0.0f;
-#pragma unroll 16
-            for (int k = split * width; k < (split + 1) * width; ++k) {
-                const float w = u.iqn_mean_w[(long long)k * pairs + c];
-#pragma unroll
-                for (int r = 0; r < Tile::ROWS; ++r) sum[r] = fmaf(s.h[1][r * HIDDEN_DIM + k], w, sum[r]);
-            }
-#pragma unroll
-            for (int r = 0; r < Tile::ROWS; ++r) q[(split * Tile::ROWS + r) * pairs + c] = sum[r];
-        }
-    }
-
-    // The action of largest E[IQN] at h_n for every (row, class); the first of equals.
-    static __device__ __forceinline__ void choose(const IqnUpdate& u, const float* q, int* best_action) {
-        const int pairs = u.P * N_ACTIONS;
-        for (int i = threadIdx.x; i < Tile::ROWS * u.P; i += IQN_THREADS) {
-            const int at = i * N_ACTIONS;  // row * pairs + class * 11
-            float best_q = 0.0f;
-            int best = 0;
-            for (int a = 0; a < N_ACTIONS; ++a) {
-                float sum = q[at + a];
-#pragma unroll
-                for (int p = 1; p < IQN_SPLITS; ++p) sum += q[p * Tile::ROWS * pairs + at + a];
-                sum += u.b_iqn[(i % u.P) * N_ACTIONS + a];
-                if (a == 0 || sum > best_q) best = a, best_q = sum;
-            }
-            best_action[i] = best;
-        }
-    }
-
-    // Columns, biases and targets' constants of every slot. A slot beyond the rows learns nothing: its scale is zero.
-    static __device__ __forceinline__ void columns(Tile& s, const IqnUpdate& u, const int* best_action, int row0) {
-        const int slot = threadIdx.x, pairs = u.P * N_ACTIONS;
-        if (slot >= Tile::USED) return;
+    // What of a slot does not depend on the choice at h_n; by the last warp, while all compute expectations. A row
+    // beyond the last learns nothing: its scale is zero.
+    __device__ __forceinline__ void load_slot(int row0) const {
+        const int slot = tid - (IQN_THREADS - 32);
+        if (slot < 0 || slot >= USED) return;
         const int r = slot / SLOTS, row = row0 + r < u.rows ? row0 + r : u.rows - 1;
-        int column = head_class(u.lots[row], u.P) * N_ACTIONS, to;
-        float reward;
+        int column = head_class(u.lots[row], u.P) * N_ACTIONS;
         if (SLOTS == 1) {
             column += u.action[row];
-            to = head_class(u.next_lots[row], u.P);
-            reward = u.reward[row];
+            s.next_class[slot] = head_class(u.next_lots[row], u.P);
+            s.reward[slot] = u.reward[row];
         } else {
             column += slot - r * SLOTS;
-            to = u.next_class[column];
-            reward = u.path_return[(long long)row * pairs + column];
+            s.next_class[slot] = u.next_class[column];
+            s.reward[slot] = u.path_return[(long long)row * pairs + column];
         }
         s.column[slot] = column;
-        s.next_column[slot] = to * N_ACTIONS + best_action[r * u.P + to];
         s.keep[slot] = u.terminal[row] ? 0.0f : u.discount[row];
-        s.bias[slot] = u.b_iqn[column];
-        s.offset[slot] = fmaf(s.keep[slot], u.target_b_iqn[s.next_column[slot]], reward);
         if (slot == r * SLOTS) {
             s.scale[r] = row0 + r < u.rows ? u.isv[ISV_LOSS_LAMBDA_Q] * u.weight[row] / ((float)u.rows * SLOTS) : 0.0f;
         }
     }
 
-    // h * W[:, column] of the online head, h_n * W[:, next column] of the target head.
-    static __device__ __forceinline__ void scaled_columns(Tile& s, const IqnUpdate& u) {
-        const int pairs = u.P * N_ACTIONS;
-        for (int i = threadIdx.x; i < 2 * Tile::USED * HIDDEN_DIM / 4; i += IQN_THREADS) {
-            const int k = i % (HIDDEN_DIM / 4) * 4, slot = i / (HIDDEN_DIM / 4) % Tile::USED;
-            const int head = i / (HIDDEN_DIM / 4 * Tile::USED);
-            const int column = head == 0 ? s.column[slot] : s.next_column[slot];
-            float w[4];
-            load4(u.iqn_columns + ((long long)head * pairs + column) * HIDDEN_DIM + k, w);
-            float* to = s.hw[head] + slot * IQN_STRIDE + k;
-            const float* x = s.h[head] + slot / SLOTS * HIDDEN_DIM + k;
+    // E[IQN] at h_n of every pair: eight columns a warp, four lanes share a column's inputs.
+    __device__ __forceinline__ void expectations() const {
+        constexpr int COLUMNS = IQN_THREADS / 4, DEPTH = HIDDEN_DIM / 4;
+        const int split = tid % 32 / 8;
+        for (int c0 = 0; c0 < pairs; c0 += COLUMNS) {
+            const int c = c0 + tid / 32 * 8 + tid % 8;
+            float sum[ROWS];
 #pragma unroll
-            for (int e = 0; e < 4; ++e) to[e] = x[e] * w[e];
+            for (int r = 0; r < ROWS; ++r) sum[r] = 0.0f;
+#pragma unroll
+            for (int i = 0; i < DEPTH; ++i) {
+                const int input = split * DEPTH + i;
+                const float w = c < pairs ? s.mean[input] * u.w_iqn[input * pairs + c] : 0.0f;
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) sum[r] = fmaf(s.h[1][r * HIDDEN_DIM + input], w, sum[r]);
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+                sum[r] += __shfl_xor_sync(REDUCE_FULL_WARP, sum[r], 8);
+                sum[r] += __shfl_xor_sync(REDUCE_FULL_WARP, sum[r], 16);
+                if (c < pairs && split == r % 4) q[r * pairs + c] = sum[r] + b[c];
+            }
+        }
+    }
+
+    // The target's column: the action of largest E[IQN] at h_n in the class after the slot's action; first of equals.
+    __device__ __forceinline__ void choose() const {
+        if (tid >= USED) return;
+        const float* values = q + tid / SLOTS * pairs + s.next_class[tid] * N_ACTIONS;
+        int best = 0;
+#pragma unroll
+        for (int a = 1; a < N_ACTIONS; ++a) best = values[a] > values[best] ? a : best;
+        s.next_column[tid] = s.next_class[tid] * N_ACTIONS + best;
+        s.bias[tid] = b[s.column[tid]];
+        s.offset[tid] = fmaf(s.keep[tid], target_b[s.next_column[tid]], s.reward[tid]);
+    }
+
+    // h * W[:, column] of the online head, h_n * W[:, next column] of the target head; four adjacent inputs a thread.
+    __device__ __forceinline__ void scaled_columns() const {
+        const int input = tid % 32 * 4;
+#pragma unroll
+        for (int i = tid / 32; i < 2 * USED; i += IQN_THREADS / 32) {
+            const int head = i / USED, slot = i - head * USED;
+            const int column = head == 0 ? s.column[slot] : pairs + s.next_column[slot];
+            float w[4], x[4];
+            load4(u.iqn_columns + column * HIDDEN_DIM + input, w);
+            load4(s.h[head] + slot / SLOTS * HIDDEN_DIM + input, x);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) x[e] *= w[e];
+            store4(s.hw[head] + slot * IQN_STRIDE + input, x);
         }
     }
 
     // z[0]: quantiles at h; z[1]: targets.
-    static __device__ __forceinline__ void quantiles(Tile& s) {
-        const int head = threadIdx.x / (IQN_THREADS / 2);
-        Quantiles product(threadIdx.x % (IQN_THREADS / 2));
+    __device__ __forceinline__ void quantiles() const {
+        const int head = tid / (IQN_THREADS / 2);
+        Quantiles product(tid % (IQN_THREADS / 2));
         product.multiply(s.hw[head], s.phi[head]);
         product.each([&](int slot, int tau, float& v) {
-            if (slot >= Tile::USED) return;
+            if (slot >= USED) return;
             s.z[head][slot * IQN_Z_STRIDE + tau] = head == 0 ? v + s.bias[slot] : fmaf(s.keep[slot], v, s.offset[slot]);
         });
     }
 
-    // Loss of each slot and gradient of its quantiles; one warp a slot, one lane a quantile, targets ascending.
-    static __device__ __forceinline__ void losses(Tile& s, const IqnUpdate& u) {
-        const int lane = threadIdx.x % 32;
-        for (int slot = threadIdx.x / 32; slot < Tile::USED; slot += IQN_THREADS / 32) {
+    // Loss of each slot and gradient of its quantiles. A warp takes half a slot's quantiles at a time, two lanes a
+    // quantile, each half the targets, ascending.
+    __device__ __forceinline__ void losses() const {
+        const int lane = tid % 32, targets = (u.n + 1) / 2, first = lane / 16 * targets;
+        const int last = first + targets < u.n ? first + targets : u.n;
+        for (int half = tid / 32; half < 2 * USED; half += IQN_THREADS / 32) {
+            const int slot = half / 2, i = half % 2 * 16 + lane % 16;
             const float* target = s.z[1] + slot * IQN_Z_STRIDE;
-            const float z = s.z[0][slot * IQN_Z_STRIDE + lane], tau = s.tau[lane];
+            const float z = s.z[0][slot * IQN_Z_STRIDE + i], tau = s.tau[i];
             float loss = 0.0f, pull = 0.0f;
 #pragma unroll 8
-            for (int j = 0; j < u.n; ++j) quantile_huber_pair(target[j], z, tau, &loss, &pull);
-            const bool real = lane < u.n;
+            for (int j = first; j < last; ++j) quantile_huber_pair(target[j], z, tau, &loss, &pull);
+            loss += __shfl_xor_sync(REDUCE_FULL_WARP, loss, 16);
+            pull += __shfl_xor_sync(REDUCE_FULL_WARP, pull, 16);
+            pull += loss - loss;  // a loss that is no number shows in the gradient, too
+            const bool real = i < u.n;
             const float grad = real ? -s.scale[slot / SLOTS] * pull / (IQN_KAPPA * u.n) : 0.0f;
-            s.grad_z[slot * IQN_Z_STRIDE + lane] = grad;
-            const float slot_loss = warp_sum(real ? loss / (IQN_KAPPA * u.n) : 0.0f), slot_grad = warp_sum(grad);
-            if (lane == 0) s.loss[slot] = slot_loss, s.slot_grad[slot] = slot_grad;
+            if (lane < 16) s.grad_z[slot * IQN_Z_STRIDE + i] = grad;
+            const float half_loss = group_sum<16>(real ? loss / (IQN_KAPPA * u.n) : 0.0f), half_grad = group_sum<16>(grad);
+            if (lane == 0) s.loss[half] = half_loss, s.slot_grad[half] = half_grad;
         }
     }
 
-    // Adds the tile to the block's sums of W and b. Thread (k, group) owns input k of columns = group mod 4.
-    static __device__ __forceinline__ void add_columns(const Tile& s, const IqnUpdate& u, float* parts) {
-        const int k = threadIdx.x % HIDDEN_DIM, group = threadIdx.x / HIDDEN_DIM, pairs = u.P * N_ACTIONS;
-        for (int slot = 0; slot < Tile::USED; ++slot) {
-            const int column = s.column[slot];
-            if (column % (IQN_THREADS / HIDDEN_DIM) != group) continue;
-            float* to = parts + (long long)column * HIDDEN_DIM + k;
-            *to = fmaf(s.h[0][slot / SLOTS * HIDDEN_DIM + k], s.hw[1][slot * IQN_STRIDE + k], *to);
-            if (k == 0) parts[(long long)pairs * HIDDEN_DIM + column] += s.slot_grad[slot];
+    __device__ __forceinline__ void gradients(GradPhi& grad_phi) const {
+        GradHw grad_hw(tid);
+        grad_hw.multiply(s.grad_z, s.phi[0]);
+        grad_phi.multiply(s.grad_z, s.hw[0]);
+        grad_hw.each([&](int slot, int input, float& v) {
+            if (slot < USED) s.hw[1][slot * IQN_STRIDE + input] = v;
+        });
+    }
+
+    // Adds the slot to the sums of its column.
+    __device__ __forceinline__ void add_slot(int slot) const {
+        float* to = sums + s.column[slot] * HIDDEN_DIM + k;
+        *to = fmaf(s.h[0][slot / SLOTS * HIDDEN_DIM + k], s.hw[1][slot * IQN_STRIDE + k], *to);
+        if (k == 0) sums[pairs * HIDDEN_DIM + s.column[slot]] += s.slot_grad[2 * slot] + s.slot_grad[2 * slot + 1];
+    }
+
+    __device__ __forceinline__ void add_columns() const {
+        if (SLOTS == 1) {
+            for (int slot = 0; slot < USED; ++slot) {
+                if (s.column[slot] % N_ACTIONS % IQN_GROUPS == group) add_slot(slot);
+            }
+        } else {
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+                for (int a = group; a < SLOTS; a += IQN_GROUPS) add_slot(r * SLOTS + a);
+            }
         }
     }
 
-    static __device__ __forceinline__ void add_losses(const Tile& s, const IqnUpdate& u, int row0, float* sum, float* bad) {
-        for (int r = 0; r < Tile::ROWS && row0 + r < u.rows; ++r) {
+    __device__ __forceinline__ void add_losses(int row0, float* sum, float* bad) const {
+        for (int r = 0; r < ROWS && row0 + r < u.rows; ++r) {
             float loss = 0.0f;
-            for (int a = 0; a < SLOTS; ++a) loss += s.loss[r * SLOTS + a];
+            for (int half = 2 * r * SLOTS; half < 2 * (r + 1) * SLOTS; ++half) loss += s.loss[half];
             loss /= SLOTS;
             *sum += loss;
             if (!is_finite(loss)) *bad += 1.0f;
         }
     }
 
-    // shared: one Tile, then q [IQN_SPLITS][ROWS][P*11] and the choices [ROWS][P].
-    static __device__ __forceinline__ void run(float* shared, const IqnUpdate& u) {
-        Tile& s = *(Tile*)shared;
-        const int pairs = u.P * N_ACTIONS;
-        float* q = shared + sizeof(Tile) / sizeof(float);
-        int* best_action = (int*)(q + IQN_SPLITS * Tile::ROWS * pairs);
-        float* parts = u.parts + blockIdx.x * IQN_PART_SIZE(pairs);
+    __device__ __forceinline__ void run() const {
         float loss_sum = 0.0f, bad = 0.0f;
-        GradPhi grad_phi(threadIdx.x);
-        begin(s, u, parts);
-        for (int row0 = blockIdx.x * Tile::ROWS; row0 < u.rows; row0 += gridDim.x * Tile::ROWS) {
-            load_rows(s, u, row0);
+        GradPhi grad_phi(tid);
+        begin();
+        __syncthreads();
+        mean_embedding();
+        for (int row0 = blockIdx.x * ROWS; row0 < u.rows; row0 += gridDim.x * ROWS) {
+            load_rows(row0);
             __syncthreads();
-            expectations(s, u, q);
+            load_slot(row0);
+            expectations();
             __syncthreads();
-            choose(u, q, best_action);
+            choose();
             __syncthreads();
-            columns(s, u, best_action, row0);
+            scaled_columns();
             __syncthreads();
-            scaled_columns(s, u);
+            quantiles();
             __syncthreads();
-            quantiles(s);
+            losses();
             __syncthreads();
-            losses(s, u);
+            gradients(grad_phi);
             __syncthreads();
-            GradHw grad_hw(threadIdx.x);
-            grad_hw.multiply(s.grad_z, s.phi[0]);
-            grad_phi.multiply(s.grad_z, s.hw[0]);
-            grad_hw.each([&](int slot, int k, float& v) {
-                if (slot < Tile::USED) s.hw[1][slot * IQN_STRIDE + k] = v;
-            });
-            __syncthreads();
-            add_columns(s, u, parts);
-            if (threadIdx.x == IQN_THREADS - 1) add_losses(s, u, row0, &loss_sum, &bad);
+            add_columns();
+            if (tid == IQN_THREADS - 1) add_losses(row0, &loss_sum, &bad);
             __syncthreads();
         }
-        float* phi_parts = parts + (long long)pairs * (HIDDEN_DIM + 1);
-        grad_phi.each([&](int tau, int k, float& v) { phi_parts[tau * HIDDEN_DIM + k] = v; });
-        if (threadIdx.x == IQN_THREADS - 1) {
+        float *parts = my_parts(), *phi_parts = parts + IQN_COLUMN_SUMS(pairs);
+        if (SUMS_SHARED) {
+            for (int i = tid; i < IQN_COLUMN_SUMS(pairs); i += IQN_THREADS) parts[i] = sums[i];
+        }
+        grad_phi.each([&](int tau, int input, float& v) { phi_parts[tau * HIDDEN_DIM + input] = v; });
+        if (tid == IQN_THREADS - 1) {
             phi_parts[IQN_MAX_TAUS * HIDDEN_DIM] = loss_sum;
             phi_parts[IQN_MAX_TAUS * HIDDEN_DIM + 1] = bad;
         }

@@ -182,6 +182,7 @@ extern "C" __global__ void rl_iqn_loss(const float* iqn_z, const float* b_iqn, c
         }
         for (int u = 0; u < IQN_LANES; ++u) {
             if (i0 + u >= N_TAU) break;
+            pull[u] += lane_loss[u] - lane_loss[u];  // a loss that is no number shows in the gradient, too
             const float grad = -scale * pull[u] / (IQN_KAPPA * N_TAU);
             loss += lane_loss[u] / (IQN_KAPPA * N_TAU);
             slot_grad += grad;

@@ -25,12 +25,21 @@ static __device__ inline float cos_pi(float x) {
 #endif
 }
 
-// One pair of quantile Huber regression: delta = target - z of quantile tau. Adds |tau - 1(delta < 0)| Huber(delta) to
-// *loss and its slope with respect to delta to *pull.
+// Into [-1, 1]. On a GPU in two instructions, which turn NaN into a number: the loss must show it.
+static __device__ inline float clamp_to_unit(float v) {
+#ifdef __CUDACC_RTC__
+    return fminf(fmaxf(v, -1.0f), 1.0f);
+#else
+    return clampf(v, -1.0f, 1.0f);
+#endif
+}
+
+// One pair of quantile Huber regression, kappa = 1: delta = target - z of quantile tau. Adds |tau - 1(delta < 0)|
+// Huber(delta) to *loss and its slope with respect to delta to *pull. Of a NaN only *loss is sure to show it.
 static __device__ inline void quantile_huber_pair(float target, float z, float tau, float* loss, float* pull) {
     const float delta = target - z;
     const float side = delta < 0.0f ? 1.0f - tau : tau;
-    const float slope = clampf(delta, -IQN_KAPPA, IQN_KAPPA);
-    *loss = fmaf(side * slope, delta - 0.5f * slope, *loss);  // Huber = slope (delta - slope / 2)
-    *pull = fmaf(side, slope, *pull);
+    const float slope = clamp_to_unit(delta), share = side * slope;
+    *loss = fmaf(share, fmaf(-0.5f, slope, delta), *loss);  // Huber = slope (delta - slope / 2)
+    *pull += share;
 }

@@ -57,7 +57,8 @@ BUFFERS = (
     _scratch("iqn_slot_loss", "R*N_ACTIONS", "1", "quantile Huber loss of a slot"),
     _scratch("row_loss_iqn", "R", "1", "quantile Huber loss of a row"),
     _scratch("iqn_columns", f"2, {_PAIRS}, {_H}", "1", "W and the target head's W, transposed"),
-    _scratch("iqn_update_parts", f"256, {_PART_SIZE}", "mixed", "sums of a block of rows: gradients and loss"),
+    _scratch("iqn_phi_sets", f"3, N_TAU, {_H}", "1", "embeddings: of predictions, of targets, of midpoints"),
+    _scratch("iqn_update_parts", f"128, {_PART_SIZE}", "mixed", "sums of a block of rows: gradients and loss"),
 )
 
 
@@ -171,7 +172,7 @@ def _fused(batch: CriticBatch, kernel: str, path: bool) -> tuple[Step, ...]:
     """Embeddings, rows, sums."""
     targets = ("path_return", "next_class") if path else ("next_lots", "action", "reward")
     size, r = {"n": "N_TAU"}, batch.rows
-    blocks = f"({r}+1)/2 if {r} < 512 else 256" if path else f"({r}+15)/16 if {r} < 4096 else 256"
+    blocks = f"({r}+1)/2 if {r} < 256 else 128" if path else f"({r}+7)/8 if {r} < 1024 else 128"
     inputs = batch.remap("lots", "discount", "terminal", "weight", *targets)
     return (
         Stage("rl_iqn_embed", size),

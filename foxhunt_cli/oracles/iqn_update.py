@@ -117,17 +117,19 @@ def iqn_fused_update_shows_a_bad_row(trial: Trial) -> None:
 
 @oracle("iqn")
 def iqn_embeddings_match_float64(trial: Trial) -> None:
-    """The three embeddings, the mean of the midpoints' and the transposed weights; cosines to 1e-5 (63 pi tau in
-    float32 is known to 1e-5)."""
+    """The three embeddings and the transposed weights; cosines to 1e-5 (63 pi tau in float32 is known to 1e-5)."""
     rig = _rig(trial, 4, 5, 32)
+    states = rig.get("rng_tau_next")
     rig.run(chosen([iqn.update(BATCH, path=True)], "float32")[:1])
-    tau = rig.get("iqn_tau")
-    cosines = np.cos(np.pi * np.arange(iqn.COSINES) * tau[:, None])
-    trial.close("cosines", cosines, rig.get("iqn_cos"), 1e-5)
-    trial.close("phi", np.maximum(cosines @ rig.get("w_iqn_phi") + rig.get("b_iqn_phi"), 0.0), rig.get("iqn_phi"), 1e-4)
-    middle = np.cos(np.pi * np.arange(iqn.COSINES) * ((np.arange(32) + 0.5) / 32)[:, None])
-    mean = np.maximum(middle @ rig.get("w_iqn_phi") + rig.get("b_iqn_phi"), 0.0).mean(0)
-    trial.close("W x mean of phi", mean[:, None] * rig.get("w_iqn"), rig.get("iqn_mean_w"), 1e-5)
+    arrays = {"rng_tau": states, "iqn_tau": np.zeros(32, np.float32)}
+    drawn = trial.run("rl_sample_tau", arrays, n=32)["iqn_tau"].astype(np.float64)
+    sets = (("", rig.get("iqn_tau")), ("target_", drawn), ("", (np.arange(32) + 0.5) / 32))
+    for index, (head, tau) in enumerate(sets):
+        cosines = np.cos(np.pi * np.arange(iqn.COSINES) * tau[:, None])
+        phi = np.maximum(cosines @ rig.get(f"{head}w_iqn_phi") + rig.get(f"{head}b_iqn_phi"), 0.0)
+        trial.close(f"phi of set {index}", phi, rig.get("iqn_phi_sets")[index], 1e-4)
+        if index == 0:
+            trial.close("cosines", cosines, rig.get("iqn_cos"), 1e-5)
     trial.equal("W, transposed", rig.get("w_iqn").T, rig.get("iqn_columns")[0])
     trial.equal("the target's W, transposed", rig.get("target_w_iqn").T, rig.get("iqn_columns")[1])
 
