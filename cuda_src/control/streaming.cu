@@ -1,34 +1,7 @@
 // Signals of the learning phase on the time axis: streaming moments, generic average, KL and log-ratio of the policy.
 // One block of SIGNAL_BLOCK threads strides over rows; sums add up in a fixed order. An observation that is not finite
 // shows in the slot of what it came from (471, 463, 441) and leaves the averages alone.
-#include "env/signal.cuh"
-#include "generated/isv_slots.cuh"
-#include "nets/policy.cuh"
-
-#define STREAM_MEAN_FLOOR 1e-6f      // under |mean|
-#define STREAM_VARIANCE_FLOOR 1e-12f // under variance^2
-
-// Mean of a buffer; all threads get it. scratch: shared, 32 floats.
-static __device__ inline float rows_mean(const float* values, int rows, float* scratch) {
-    float sum = 0.0f;
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += values[r];
-    return block_sum(sum, scratch) / rows;
-}
-
-// One observation of the spread around a moving mean: mean over rows of s and s^2, s = (x - old mean)(x - new mean).
-// s is Welford's squared deviation; its mean is exact for the exponentially weighted variance, whatever the number of
-// rows, and with one row it lives as well (the variance within a batch of one is 0).
-static __device__ inline void stream_spread(const float* x, int rows, float old_mean, float new_mean, float* scratch,
-                                            float* square, float* fourth) {
-    float sum2 = 0.0f, sum4 = 0.0f;
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        const float s = (x[r] - old_mean) * (x[r] - new_mean);
-        sum2 += s;
-        sum4 = fmaf(s, s, sum4);
-    }
-    *square = block_sum(sum2, scratch) / rows;
-    *fourth = block_sum(sum4, scratch) / rows;
-}
+#include "control/streaming.cuh"
 
 // rl_var_over_abs_mean_streaming: how noisy the advantages are, variance over |mean| of a streaming window.
 // mean += a (m - mean), M2 += a (mean of s - M2), a = 0.05, first observations as they are (M2: the first that is not
@@ -38,21 +11,7 @@ static __device__ inline void stream_spread(const float* x, int rows, float old_
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void rl_var_over_abs_mean_streaming(const float* advantage, float* isv, int rows) {
-    __shared__ float scratch[32];
-    const float mean = isv[ISV_ADV_VAR_STREAM_MEAN], m2 = isv[ISV_ADV_VAR_STREAM_M2];
-    const float sample = rows_mean(advantage, rows, scratch);
-    const bool first = mean == 0.0f && m2 == 0.0f;
-    const float next = first ? sample : ema(mean, sample, SIGNAL_ALPHA);
-    float square, fourth;
-    stream_spread(advantage, rows, first ? sample : mean, next, scratch, &square, &fourth);
-    if (threadIdx.x != 0 || !is_finite(square)) return;
-    const float spread = ema_first(m2, square, SIGNAL_ALPHA), size = fabsf(next);
-    isv[ISV_ADV_VAR_STREAM_MEAN] = next;
-    isv[ISV_ADV_VAR_STREAM_M2] = spread;
-    if (!(spread > 0.0f)) return;
-    const float ratio = spread / (size > STREAM_MEAN_FLOOR ? size : STREAM_MEAN_FLOOR);
-    const float top = isv[ISV_ADV_VAR_RATIO_CLAMP];
-    isv[ISV_ADVANTAGE_VAR_RATIO_EMA] = ratio > top ? top : ratio;
+    var_over_abs_mean_streaming_block(advantage, isv, rows);
 }
 
 // rl_kurtosis_streaming: how heavy the tails of the TD errors are, Pearson kurtosis of a streaming window.
@@ -61,23 +20,7 @@ extern "C" __global__ void rl_var_over_abs_mean_streaming(const float* advantage
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void rl_kurtosis_streaming(const float* td_error, float* isv, int rows) {
-    __shared__ float scratch[32];
-    const float mean = isv[ISV_TD_KURT_STREAM_MEAN], m2 = isv[ISV_TD_KURT_STREAM_M2];
-    const float sample = rows_mean(td_error, rows, scratch);
-    const bool first = mean == 0.0f && m2 == 0.0f;
-    const float next = first ? sample : ema(mean, sample, SIGNAL_ALPHA);
-    float square, fourth;
-    stream_spread(td_error, rows, first ? sample : mean, next, scratch, &square, &fourth);
-    if (threadIdx.x != 0 || !is_finite(fourth)) return;
-    const float second = ema_first(m2, square, SIGNAL_ALPHA);
-    const float tail = ema_first(isv[ISV_TD_KURT_STREAM_M4], fourth, SIGNAL_ALPHA), variance2 = second * second;
-    isv[ISV_TD_KURT_STREAM_MEAN] = next;
-    isv[ISV_TD_KURT_STREAM_M2] = second;
-    isv[ISV_TD_KURT_STREAM_M4] = tail;
-    if (!(second > 0.0f)) return;
-    const float kurtosis = tail / (variance2 > STREAM_VARIANCE_FLOOR ? variance2 : STREAM_VARIANCE_FLOOR);
-    const float top = isv[ISV_TD_KURTOSIS_CLAMP];
-    isv[ISV_TD_KURTOSIS_EMA] = kurtosis > top ? top : kurtosis;
+    kurtosis_streaming_block(td_error, isv, rows);
 }
 
 // ema_update_per_step: mean of a buffer into the EMA of a slot (a = 0.05, the first observation replaces 0).
@@ -85,9 +28,7 @@ extern "C" __global__ void rl_kurtosis_streaming(const float* td_error, float* i
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void ema_update_per_step(const float* values, float* isv, int slot, int rows) {
-    __shared__ float scratch[32];
-    const float sample = rows_mean(values, rows, scratch);
-    if (threadIdx.x == 0 && is_finite(sample)) isv[slot] = ema_first(isv[slot], sample, SIGNAL_ALPHA);
+    ema_update_per_step_block(values, isv, slot, rows);
 }
 
 // rl_log_ratio_rows: log p_new - log p_old of each row's drawn action, with the weights as they are now.
@@ -112,19 +53,12 @@ extern "C" __global__ void rl_log_ratio_rows(const float* pi_all, const float* b
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void rl_kl_approx_b(const float* log_ratio, float* isv, int rows) {
-    __shared__ float scratch[32];
-    const float kl = -rows_mean(log_ratio, rows, scratch);
-    if (threadIdx.x != 0 || !is_finite(kl) || kl == 0.0f) return;
-    isv[ISV_KL_PI_EMA] = ema_first(isv[ISV_KL_PI_EMA], kl, SIGNAL_ALPHA);
+    kl_approx_b_block(log_ratio, isv, rows);
 }
 
 // ppo_log_ratio_abs_max_b: largest |log p_new - log p_old| of the iteration, after the last Adam step; NaN shows.
 // log_ratio [rows]. Slots written: PPO_LOG_RATIO_ABS_MAX.
 // launch: blocks 1, block 128
 extern "C" __global__ void ppo_log_ratio_abs_max_b(const float* log_ratio, float* isv, int rows) {
-    __shared__ float scratch[32];
-    float largest = 0.0f;
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) largest = max_keep_nan(largest, fabsf(log_ratio[r]));
-    largest = block_max(largest, scratch);
-    if (threadIdx.x == 0) isv[ISV_PPO_LOG_RATIO_ABS_MAX] = largest;
+    ppo_log_ratio_abs_max_b_block(log_ratio, isv, rows);
 }

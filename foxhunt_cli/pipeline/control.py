@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from foxhunt_cli.buffers.control import STATE, spare
+from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets import c51
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View, at
+from foxhunt_cli.pipeline import rollout
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, at
 
 # Name in the config (controllers.<name> = "fixed") -> kernel. In the order in which they run.
 CONTROLLERS: dict[str, str] = {
@@ -70,6 +73,21 @@ def judged_step(t: int, features: str = "h_bar", *, evaluation: bool = False) ->
     return [_row_q(t, features), Stage("rl_rollout_judged", {**at(t), "evaluation": str(int(evaluation))})]
 
 
+def end_of_rollout(frozen: Collection[str], *, plateau: bool, reproject: bool) -> list[Step | Fused]:
+    """Between the last environment step and the learning: averages, reward, signals, controllers.
+
+    plateau: the learning rate halves on a plateau. reproject: the critic's weights follow a grown atom span (the
+    symmetric span of mark-to-market rewards). Which span rule runs is the dimension ``realised_reward``.
+    """
+    scale = before_reward_controllers(frozen)
+    controllers = after_rollout_controllers(frozen, plateau=plateau, reproject=reproject)
+    grown = [step for step in controllers if step == Stage("rl_atom_span_reproject")]
+    steps = (*rollout.after_rollout(scale), *controllers[: len(controllers) - len(grown)])
+    once = {"averages": str(int(not scale)), "plateau": str(int(plateau)), **_running(frozen)}
+    first = rollout.averages_and(scale) if scale else []
+    return [Fused((*first, Stage("rl_rollout_end", once)), steps, exact=True), *grown]
+
+
 def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Step]:
     """Between ``ema_update_on_done`` and the reward: the scale that this iteration's reward is measured in."""
     return [Stage(CONTROLLERS[name]) for name in _BEFORE_REWARD if name not in _known(frozen)]
@@ -78,16 +96,12 @@ def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Ste
 def after_rollout_controllers(
     frozen: Collection[str] = frozenset(), *, plateau: bool = True, reproject: bool = False
 ) -> list[Step]:
-    """Behind the rollout's signals and ``rl_step_counter_update``, before the first update of the iteration.
-
-    plateau: the learning rate halves on a plateau. reproject: the critic's weights follow a grown atom span (the
-    symmetric span of mark-to-market rewards). Which span rule runs is the dimension ``realised_reward``.
-    """
+    """Behind the rollout's signals and ``rl_step_counter_update``; parameters as of ``end_of_rollout``."""
     steps: list[Step] = []
-    for name, kernel in CONTROLLERS.items():
+    for name, launched in CONTROLLERS.items():
         if name in _known(frozen) or name in _BEFORE_REWARD:
             continue
-        steps.append(Stage(kernel, {"plateau": str(int(plateau))} if name == "learning_rate" else {}))
+        steps.append(Stage(launched, {"plateau": str(int(plateau))} if name == "learning_rate" else {}))
     if reproject and "atom_span" not in frozen:
         steps.append(Stage("rl_atom_span_reproject"))
     return steps
@@ -120,6 +134,14 @@ def after_updates_controllers(*, critic: bool = True) -> list[Step]:
 def _row_q(t: int, features: str) -> Stage:
     row_q = c51.row_q(features)
     return Stage(row_q.kernel, {**row_q.remap, **at(t)})
+
+
+def _running(frozen: Collection[str]) -> dict[str, str]:
+    """What tells the kernel of all controllers which of them run: their bits, and spares for states of the others."""
+    running = [name for name in CONTROLLERS if name not in _known(frozen)]
+    bits = sum(1 << index for index, name in enumerate(CONTROLLERS) if name in running)
+    used = {param.name for name in running for param in kernel(CONTROLLERS[name]).params}
+    return {"controllers": str(bits), **{name: spare(name) for name in STATE if name not in used}}
 
 
 def _known(frozen: Collection[str]) -> Collection[str]:

@@ -27,10 +27,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         *(frd.forward() if shape.entry_gates else ()),
         *environment_steps(shape, policy_head.draw(), track=shape.injects),
         *encoding.behind_steps(shape),
-        *rollout.after_rollout(control.before_reward_controllers(shape.frozen)),
-        *control.after_rollout_controllers(
-            shape.frozen, plateau=shape.plateau, reproject=shape.critic and shape.reproject
-        ),
+        *control.end_of_rollout(shape.frozen, plateau=shape.plateau, reproject=shape.critic and shape.reproject),
         *(critic.store(shape) if shape.critic else ()),
         *learn.update(shape, critic.teach(shape) if critic_on else ()),
         *learn.further_passes(shape, critic.lesson(shape) if critic_on else ()),

@@ -60,4 +60,9 @@ def whole_rollout(draw: Stage) -> list[Step]:
 
 def after_rollout(scale: Sequence[Step] = ()) -> list[Step]:
     """Once all T steps are played: trade averages, ``scale`` (what reads them before the reward), reward, signals."""
-    return [Stage("ema_update_on_done"), *scale, *(Stage(name) for name in _STATISTICS)]
+    return [*averages_and(scale), *(Stage(name) for name in _STATISTICS)]
+
+
+def averages_and(scale: Sequence[Step]) -> list[Step]:
+    """Trade averages, and what reads them before the reward."""
+    return [Stage("ema_update_on_done"), *scale]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.isv.header import render_slots, render_structure
 from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
+from foxhunt_cli.kernels.contract import KernelContract
 from foxhunt_cli.kernels.index import replace_index
 from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
 from foxhunt_cli.nets.params import CHUNK
@@ -20,8 +22,22 @@ _ASSIGNED = re.compile(r"isv\[ISV_(\w+?)(?:\s*\+[^\]]*)?\]\s*(?:[-+*]?=)(?!=)")
 
 
 @cache
+def headers(file: Path) -> str:
+    """Text of every header that a kernel file includes, directly or not."""
+    return "\n".join(KernelUnit.of(file).headers.values())
+
+
+def own_function(contract: KernelContract) -> str:
+    """Body of the function that does a kernel's work, where it stands in a header so that a fused kernel can call it:
+    the kernel's name without rl_ and who does it (a row, an item, a block, one thread)."""
+    name = contract.name.removeprefix("rl_")
+    function = re.compile(rf"static __device__ inline [\w ]+? {name}_(?:row|item|block|thread)\(.*?\n}}\n", re.S)
+    return "".join(function.findall(headers(contract.file)))
+
+
+@cache
 def bodies() -> dict[str, str]:
-    """Text of each kernel, its comment included, up to the next kernel's comment."""
+    """Text of each kernel, its comment included, up to the next kernel's comment, and of the function it calls."""
     found = {}
     for contract in kernels().values():
         lines = contract.file.read_text().splitlines()
@@ -29,7 +45,7 @@ def bodies() -> dict[str, str]:
         start = contract.line - 1
         while start and lines[start - 1].startswith("//"):
             start -= 1
-        found[contract.name] = "\n".join(lines[start : stop + 1])
+        found[contract.name] = "\n".join(lines[start : stop + 1]) + own_function(contract)
     return found
 
 
@@ -55,7 +71,7 @@ def test_every_owner_that_exists_names_its_slots() -> None:
     """By name, or as an offset from another slot of the same owner a few numbers below."""
     for slot in slots():
         if slot.owner in kernels():
-            text = kernels()[slot.owner].file.read_text()
+            text = kernels()[slot.owner].file.read_text() + own_function(kernels()[slot.owner])
             block = [s for s in slots() if s.owner == slot.owner and 0 <= slot.number - s.number <= 11]
             takes_a_number = any(p.name == "slot" for p in kernels()[slot.owner].params)
             named = any(f"ISV_{s.name}" in text for s in block)

@@ -1,0 +1,94 @@
+// What the kernels in streaming.cu do, as functions that a fused kernel may call as well.
+#pragma once
+#include "env/signal.cuh"
+#include "generated/isv_slots.cuh"
+#include "nets/policy.cuh"
+
+#define STREAM_MEAN_FLOOR 1e-6f      // under |mean|
+#define STREAM_VARIANCE_FLOOR 1e-12f // under variance^2
+
+// Mean of a buffer; all threads get it. scratch: shared, 32 floats.
+static __device__ inline float rows_mean(const float* values, int rows, float* scratch) {
+    float sum = 0.0f;
+    for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += values[r];
+    return block_sum(sum, scratch) / rows;
+}
+
+// One observation of the spread around a moving mean: mean over rows of s and s^2, s = (x - old mean)(x - new mean).
+// s is Welford's squared deviation; its mean is exact for the exponentially weighted variance, whatever the number of
+// rows, and with one row it lives as well (the variance within a batch of one is 0).
+static __device__ inline void stream_spread(const float* x, int rows, float old_mean, float new_mean, float* scratch,
+                                            float* square, float* fourth) {
+    float sum2 = 0.0f, sum4 = 0.0f;
+    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
+        const float s = (x[r] - old_mean) * (x[r] - new_mean);
+        sum2 += s;
+        sum4 = fmaf(s, s, sum4);
+    }
+    *square = block_sum(sum2, scratch) / rows;
+    *fourth = block_sum(sum4, scratch) / rows;
+}
+
+// rl_var_over_abs_mean_streaming.
+static __device__ inline void var_over_abs_mean_streaming_block(const float* advantage, float* isv, int rows) {
+    __shared__ float scratch[32];
+    const float mean = isv[ISV_ADV_VAR_STREAM_MEAN], m2 = isv[ISV_ADV_VAR_STREAM_M2];
+    const float sample = rows_mean(advantage, rows, scratch);
+    const bool first = mean == 0.0f && m2 == 0.0f;
+    const float next = first ? sample : ema(mean, sample, SIGNAL_ALPHA);
+    float square, fourth;
+    stream_spread(advantage, rows, first ? sample : mean, next, scratch, &square, &fourth);
+    if (threadIdx.x != 0 || !is_finite(square)) return;
+    const float spread = ema_first(m2, square, SIGNAL_ALPHA), size = fabsf(next);
+    isv[ISV_ADV_VAR_STREAM_MEAN] = next;
+    isv[ISV_ADV_VAR_STREAM_M2] = spread;
+    if (!(spread > 0.0f)) return;
+    const float ratio = spread / (size > STREAM_MEAN_FLOOR ? size : STREAM_MEAN_FLOOR);
+    const float top = isv[ISV_ADV_VAR_RATIO_CLAMP];
+    isv[ISV_ADVANTAGE_VAR_RATIO_EMA] = ratio > top ? top : ratio;
+}
+
+// rl_kurtosis_streaming.
+static __device__ inline void kurtosis_streaming_block(const float* td_error, float* isv, int rows) {
+    __shared__ float scratch[32];
+    const float mean = isv[ISV_TD_KURT_STREAM_MEAN], m2 = isv[ISV_TD_KURT_STREAM_M2];
+    const float sample = rows_mean(td_error, rows, scratch);
+    const bool first = mean == 0.0f && m2 == 0.0f;
+    const float next = first ? sample : ema(mean, sample, SIGNAL_ALPHA);
+    float square, fourth;
+    stream_spread(td_error, rows, first ? sample : mean, next, scratch, &square, &fourth);
+    if (threadIdx.x != 0 || !is_finite(fourth)) return;
+    const float second = ema_first(m2, square, SIGNAL_ALPHA);
+    const float tail = ema_first(isv[ISV_TD_KURT_STREAM_M4], fourth, SIGNAL_ALPHA), variance2 = second * second;
+    isv[ISV_TD_KURT_STREAM_MEAN] = next;
+    isv[ISV_TD_KURT_STREAM_M2] = second;
+    isv[ISV_TD_KURT_STREAM_M4] = tail;
+    if (!(second > 0.0f)) return;
+    const float kurtosis = tail / (variance2 > STREAM_VARIANCE_FLOOR ? variance2 : STREAM_VARIANCE_FLOOR);
+    const float top = isv[ISV_TD_KURTOSIS_CLAMP];
+    isv[ISV_TD_KURTOSIS_EMA] = kurtosis > top ? top : kurtosis;
+}
+
+// ema_update_per_step.
+static __device__ inline void ema_update_per_step_block(const float* values, float* isv, int slot, int rows) {
+    __shared__ float scratch[32];
+    const float sample = rows_mean(values, rows, scratch);
+    if (threadIdx.x == 0 && is_finite(sample)) isv[slot] = ema_first(isv[slot], sample, SIGNAL_ALPHA);
+}
+
+// rl_kl_approx_b.
+static __device__ inline void kl_approx_b_block(const float* log_ratio, float* isv, int rows) {
+    __shared__ float scratch[32];
+    const float kl = -rows_mean(log_ratio, rows, scratch);
+    if (threadIdx.x != 0 || !is_finite(kl) || kl == 0.0f) return;
+    isv[ISV_KL_PI_EMA] = ema_first(isv[ISV_KL_PI_EMA], kl, SIGNAL_ALPHA);
+}
+
+// ppo_log_ratio_abs_max_b.
+static __device__ inline void ppo_log_ratio_abs_max_b_block(const float* log_ratio, float* isv, int rows) {
+    __shared__ float scratch[32];
+    float largest = 0.0f;
+    for (int r = threadIdx.x; r < rows; r += blockDim.x) largest = max_keep_nan(largest, fabsf(log_ratio[r]));
+    largest = block_max(largest, scratch);
+    if (threadIdx.x == 0) isv[ISV_PPO_LOG_RATIO_ABS_MAX] = largest;
+}

@@ -1,0 +1,67 @@
+// What the kernels in reward.cu do, as functions that a fused kernel may call as well.
+#pragma once
+#include "env/signal.cuh"
+#include "generated/isv_slots.cuh"
+
+// Shaping of one moment in USD; all terms vanish at the neutral slots 0, 1, 0, 0.
+//   - ENTRY_COST on opening (from flat, or by a flip; an add is not an opening)
+//   - (1 - SHORT_HOLD_PENALTY) x win at a close earlier than SHORT_HOLD_STEPS
+//   + HOLD_BONUS x sqrt(steps held) in a step that begins in profit
+//   + DRAWDOWN_RATE x min(0, unrealised R) x initial R in USD (= min(0, unrealised USD)), at the start of the step
+static __device__ inline float shaping_usd(const float* isv, bool opened, bool closed, float trade_pnl, int trade_steps,
+                                           float unrealised, int held) {
+    float sum = opened ? -isv[ISV_ENTRY_COST_USD] : 0.0f;
+    if (closed && trade_pnl > 0.0f && (float)trade_steps < isv[ISV_SHORT_HOLD_STEPS]) {
+        sum -= (1.0f - isv[ISV_SHORT_HOLD_PENALTY]) * trade_pnl;
+    }
+    if (unrealised > 0.0f) sum += isv[ISV_HOLD_BONUS_USD] * sqrtf((float)held);
+    if (unrealised < 0.0f) sum += isv[ISV_DRAWDOWN_RATE] * unrealised;
+    return sum;
+}
+
+// rl_fused_reward_pipeline, moment `at` of [T,B].
+static __device__ inline void fused_reward_pipeline_item(
+    const float* pnl_step_usd, const unsigned char* closed, const float* closed_trade_pnl_usd,
+    const int* closed_trade_steps, const int* position_before, const int* position_after, const float* unrealised_usd,
+    const int* held_steps, const float* isv, float* reward_usd, float* reward_scaled, float* reward,
+    int realised_reward, long long at) {
+    int before = position_before[at], after = position_after[at];
+    bool opened = after != 0 && (before == 0 || (before > 0) != (after > 0));
+    float base = realised_reward ? closed_trade_pnl_usd[at] : pnl_step_usd[at];
+    float usd = base + shaping_usd(isv, opened, closed[at] != 0, closed_trade_pnl_usd[at], closed_trade_steps[at],
+                                   unrealised_usd[at], held_steps[at]);
+    float scaled = usd * isv[ISV_REWARD_SCALE];
+    reward_usd[at] = usd;
+    reward_scaled[at] = scaled;
+    reward[at] = clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
+}
+
+// rl_reward_statistics.
+static __device__ inline void reward_statistics_block(const float* reward_scaled, const float* reward,
+                                                      const unsigned char* closed, float* isv, int realised_reward,
+                                                      int T, int B) {
+    __shared__ float table[2 * SIGNAL_PAD];
+    __shared__ float extremes[2];
+    __shared__ float totals[2];
+    float largest[2] = {0.0f, 0.0f}, counts[2] = {0.0f, 0.0f};
+    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
+        float scaled = reward_scaled[at];
+        largest[0] = max_keep_nan(largest[0], scaled);
+        largest[1] = max_keep_nan(largest[1], -scaled);
+        if (realised_reward && !closed[at]) continue;
+        counts[0] += 1.0f;
+        counts[1] += reward[at] != scaled ? 1.0f : 0.0f;
+    }
+    block_columns_max(largest, 2, table, extremes);
+    block_columns_sum(counts, 2, table, totals);
+    if (threadIdx.x != 0) return;
+    float highest = extremes[0], lowest = extremes[1];
+    isv[ISV_REWARD_SCALED_ABS_MAX] = max_keep_nan(highest, lowest);
+    isv[ISV_POS_SCALED_MAX] = highest;
+    isv[ISV_NEG_SCALED_MAX] = lowest;
+    if (highest > 0.0f) isv[ISV_POS_SCALED_MAX_EMA] = ema_first(isv[ISV_POS_SCALED_MAX_EMA], highest, SIGNAL_ALPHA);
+    if (lowest > 0.0f) isv[ISV_NEG_SCALED_MAX_EMA] = ema_first(isv[ISV_NEG_SCALED_MAX_EMA], lowest, SIGNAL_ALPHA);
+    if (totals[0] > 0.0f) {
+        isv[ISV_REWARD_CLIP_RATE_EMA] = ema_first(isv[ISV_REWARD_CLIP_RATE_EMA], totals[1] / totals[0], SIGNAL_ALPHA);
+    }
+}
