@@ -2,27 +2,19 @@
 #include "generated/isv_slots.cuh"
 #include "include/math.cuh"
 #include "include/reduce.cuh"
-
-#define OUTCOME_LOSS 0
-#define OUTCOME_SCRATCH 1
-#define OUTCOME_WIN 2
-#define N_OUTCOMES 3
-#define OUTCOME_ACC_RATE 0.05f  // EMA rate per iteration with a close
+#include "nets/outcome.cuh"
 
 // rl_outcome_labels: what became of the trade that closed at this step.
 // launch: threads rows, block 64
-// One thread a row. closed, closed_trade_pnl_usd, closed_trade_lots [rows]; outcome_target [rows], -1 = no close.
-// Scratch: |PnL| below one tick of the trade's largest position (tick_value_usd x lots, at least one lot).
-// A PnL that is not a number gives no label.
+// One thread a row. closed, closed_trade_pnl_usd, closed_trade_lots [rows]; outcome_target [rows], -1 = no close; the
+// rule: outcome_label.
 extern "C" __global__ void rl_outcome_labels(const unsigned char* closed, const float* closed_trade_pnl_usd,
                                              const int* closed_trade_lots, signed char* outcome_target, int rows,
                                              float tick_value_usd) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    const float pnl = closed_trade_pnl_usd[row];
-    const int lots = closed_trade_lots[row] > 1 ? closed_trade_lots[row] : 1;
-    const int kind = fabsf(pnl) < tick_value_usd * lots ? OUTCOME_SCRATCH : (pnl > 0.0f ? OUTCOME_WIN : OUTCOME_LOSS);
-    outcome_target[row] = (signed char)(closed[row] && pnl == pnl ? kind : -1);
+    const int lots = closed_trade_lots[row];
+    outcome_target[row] = (signed char)outcome_label(closed[row], closed_trade_pnl_usd[row], lots, tick_value_usd);
 }
 
 // rl_outcome_ce_grad: cross-entropy at the class held before the close, and the gradient of every class's logits.

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 
-from foxhunt_cli.nets import direction, encoder_full, encoder_mlp, frd, outcome, policy
+from foxhunt_cli.nets import encoder_full, encoder_mlp, policy, supervised
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero, only_when
 
 ENCODERS: dict[str, ModuleType] = {"mlp": encoder_mlp, "full": encoder_full}
-SUPERVISED = (frd, direction, outcome)
 
 
 def window(encoder: str) -> int:
@@ -30,11 +29,10 @@ def parameters(shape: Shape) -> tuple[Parameter, ...]:
 
     Those have target copies where the critic looks through a target encoder.
     """
-    heads = SUPERVISED if shape.supervised else ()
     return (
         *(replace(tensor, target=not shape.sees_position) for tensor in ENCODERS[shape.encoder].PARAMETERS),
         *policy.PARAMETERS,
-        *(tensor for head in heads for tensor in head.PARAMETERS),
+        *(supervised.PARAMETERS if shape.supervised else ()),
     )
 
 
@@ -82,17 +80,13 @@ def further_passes(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[S
 
 def _pass(shape: Shape, lessons: Sequence[Step | Fused], *, again: bool = False) -> list[Step | Fused]:
     """Losses, backward, update. The policy's backward writes grad_h first, the other heads add to it."""
-    supervised: list[Step | Fused] = []
-    if shape.supervised:
-        supervised = [] if again else [Stage("gpu_gather_frd_labels")]
-        for head in SUPERVISED:
-            ready = head is frd and shape.entry_gates and not again  # the gate needed it before the rollout
-            supervised += [*(() if ready else head.forward()), *head.loss_and_backward()]
+    ready = shape.entry_gates and not again  # the gate needed the forward returns before the rollout
+    heads = [supervised.update(frd_ready=ready, labelled=again)] if shape.supervised else []
     return [
         *policy.losses(again=again),
         *lessons,
         *policy.backward(context=not shape.sees_position),
-        *supervised,
+        *heads,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
         *optimiser("policy", publish=not again),
     ]

@@ -21,11 +21,13 @@ from foxhunt_cli.nets import (
     outcome,
     popart,
     spectral,
+    supervised,
     target,
 )
 
 _FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS)
-_NETWORKS = (encoder_mlp, encoder_full, frd, direction, outcome, c51, iqn, distill, popart, spectral, target)
+_HEADS = (frd, direction, outcome, supervised)
+_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, iqn, distill, popart, spectral, target)
 
 
 @cache
