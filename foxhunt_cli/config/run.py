@@ -105,9 +105,18 @@ class RunConfig(BaseModel):
     entry_gates: bool = False
     """Entries must pass the confidence gate (C51) and the forward-return gate; evaluation follows the same switch."""
 
-    distillation: Literal["classes", "own"] = "classes"
-    """What the critic teaches the policy: every position class with a temperature scaled by the action gap, or the
-    row's own with the slot's temperature."""
+    distillation: Literal["classes", "own", "off"] = "classes"
+    """What the critic teaches the policy: every position class with a temperature scaled by the action gap, the row's
+    own with the slot's temperature, or nothing (it still learns, and can be played)."""
+
+    iqn: bool = True
+    """The critic has a quantile head (IQN) beside C51; False: values are those of C51 alone."""
+
+    noisy: bool = True
+    """C51 learns under factorised noise on its weights; False: on the mean weights, sigmas stay where they began."""
+
+    reference_kl: bool = True
+    """Where the critic teaches, the policy is also pulled towards one that mostly holds (isv.kl_ref_beta)."""
 
     lr_plateau: bool = False
     """Learning rates halve when a loss stands still."""

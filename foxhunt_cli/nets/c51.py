@@ -12,7 +12,7 @@ from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View, Zero
 
 ATOMS = 21
 _OUT = f"P*N_ACTIONS*{ATOMS}"
@@ -106,6 +106,11 @@ def draw_noise() -> list[Step]:
         Stage("rl_sample_noise", {"rng_noise": f"rng_{drawn}", "noise": drawn} | size)
         for drawn in ("c51_noise", "c51_target_noise")
     ]
+
+
+def no_noise() -> list[Step]:
+    """Zeros in the place of noise: the composed weights are the mean weights, sigmas get no gradient."""
+    return [Zero("c51_noise"), Zero("c51_target_noise")]
 
 
 def compose_noise() -> list[Step]:

@@ -30,8 +30,13 @@ BUFFERS = (
 _TILE_ROWS, _BLOCK_PAIRS, _BLOCKS = 256, 11, 132
 
 
-def action_values(rows: int, chunk: int, features: str = "h_bar") -> list[Step | Fused]:
-    """ensemble_q of every class and action at the T*B = ``rows`` critic encodings; ``chunk`` bounds memory."""
+def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: bool = True) -> list[Step | Fused]:
+    """ensemble_q of every class and action at the T*B = ``rows`` critic encodings; ``chunk`` bounds memory.
+
+    quantiles False: there is no quantile head, E[C51] alone is the value.
+    """
+    if not quantiles:
+        return [*c51.expected_q(rows, chunk, features, "ensemble_q")]
     steps = (
         *c51.expected_q(rows, chunk, features),
         *iqn.expected_q(_ROWS, features),
@@ -72,8 +77,13 @@ def gradients(*, all_classes: bool) -> list[Step]:
         Stage("rl_action_gap", rows),
         Stage("rl_q_pi_distill_grad", {**rows, "all_classes": str(int(all_classes))}),
         Stage("rl_distill_kl", {**rows, "part": NONFINITE_DISTILL}),
-        Stage("rl_kl_reference_grad", rows),
+        *reference(),
     ]
+
+
+def reference() -> list[Step]:
+    """grad_pi_all += reference KL alone."""
+    return [Stage("rl_kl_reference_grad", {"rows": _ROWS})]
 
 
 def agreement() -> list[Step]:

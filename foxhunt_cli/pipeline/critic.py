@@ -17,9 +17,9 @@ from foxhunt_cli.replay import hindsight, path_targets, per
 _PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
 
 
-def parameters() -> tuple[Parameter, ...]:
-    """Every tensor the critic's updates own."""
-    return (*c51.PARAMETERS, *iqn.PARAMETERS)
+def parameters(*, quantiles: bool = True) -> tuple[Parameter, ...]:
+    """Every tensor the critic's updates own; quantiles: there is a quantile head beside C51."""
+    return (*c51.PARAMETERS, *(iqn.PARAMETERS if quantiles else ()))
 
 
 def encode(shape: Shape) -> list[Step]:
@@ -41,17 +41,18 @@ def store(shape: Shape) -> list[Step]:
 def values(shape: Shape) -> list[Step | Fused]:
     """Ensemble values of every class and action at this iteration's states, without noise."""
     rows = shape.rollout * shape.batch
-    return [*c51.support(), *distill.action_values(rows, min(rows, shape.replay_batch), shape.features)]
+    chunk = min(rows, shape.replay_batch)
+    return [*c51.support(), *distill.action_values(rows, chunk, shape.features, quantiles=shape.quantiles)]
 
 
 def teach(shape: Shape) -> list[Step | Fused]:
     """The values, distilled into the policy's gradient."""
-    return [*values(shape), *lesson(shape)]
+    return [*(values(shape) if shape.distils else c51.support()), *lesson(shape)]
 
 
 def lesson(shape: Shape) -> list[Step | Fused]:
     """The distillation alone: a further pass meets the same values, no critic tensor has moved since."""
-    return [distill.lesson(all_classes=shape.every_class)]
+    return [distill.lesson(all_classes=shape.every_class)] if shape.distils else [*distill.reference()]
 
 
 def updates(shape: Shape) -> list[Step | Fused]:
@@ -62,11 +63,11 @@ def updates(shape: Shape) -> list[Step | Fused]:
         steps += [
             *per.sample(),
             *(path_targets.targets() if path else ()),
-            *c51.draw_noise(),
+            *(c51.draw_noise() if shape.noisy else c51.no_noise()),
             *c51.compose_noise(),
             *c51.forward(batch),
             *c51.loss_and_backward(batch, update, path=path),
-            iqn.update(batch, path=path),
+            *([iqn.update(batch, path=path)] if shape.quantiles else ()),
             *learn.optimiser("critic"),
             *per.update_priorities(shape.capacity, shape.replay_batch),
             *target.polyak(),

@@ -41,6 +41,12 @@ class Shape:
     """The learning rate halves when a loss stands still."""
     every_class: bool = True
     """The critic teaches the policy every position class, with a gap-scaled temperature, not the row's own alone."""
+    distils: bool = True
+    """The critic teaches the policy at all."""
+    quantiles: bool = True
+    """The critic has a quantile head (IQN) beside C51."""
+    noisy: bool = True
+    """C51 learns under noise on its weights."""
     reproject: bool = True
     """The critic's distributions stay where they were when the atom span grows."""
     fusion: Fusion = "none"

@@ -51,6 +51,7 @@ _RANDOM_STREAMS = {
 }
 _ONES = ("ones", "ones_replay")
 _OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
+_OF_DISTILLATION = {"distill_lambda", "distill_temperature"}
 _VECTORS = ("params", "grads", "adam_m", "adam_v")
 _CODES = ("group_code", "branch_code", "encoder_code")
 
@@ -123,6 +124,9 @@ def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
         plateau=config.lr_plateau,
         passes=passes_of(config),
         every_class=config.distillation == "classes",
+        distils=config.distillation != "off",
+        quantiles=config.iqn,
+        noisy=config.noisy,
         reproject=config.reward == "mark_to_market",
         fusion=fusion_of(config, device),
     )
@@ -149,6 +153,8 @@ def frozen_controllers(config: RunConfig) -> frozenset[str]:
         (frozen.add if state == "fixed" else frozen.discard)(name)
     if not config.updates:
         frozen |= _OF_THE_CRITIC
+    if config.distillation == "off":
+        frozen |= _OF_DISTILLATION
     return frozenset(frozen)
 
 
@@ -247,7 +253,7 @@ def _parameters(
     The on-policy tensors come first, the critic's after them, so that each update owns a contiguous span.
     """
     policy = learn.parameters(shape)
-    layout = lay_out((*policy, *(critic.parameters() if shape.critic else ())), dims)
+    layout = lay_out((*policy, *(critic.parameters(quantiles=shape.quantiles) if shape.critic else ())), dims)
     border = lay_out(policy, dims).size
     start = initial_values(layout, config.seed)
     arrays = {name: device.zeros(layout.size, np.float32) for name in _VECTORS}
@@ -300,6 +306,10 @@ def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
     isv[number("FRD_SIGMA_SHORT") : number("FRD_SIGMA_LONG") + 1] = data.sigmas
     if config.reward == "mark_to_market" and "reward_scale" not in config.isv:
         isv[number("REWARD_SCALE")] = 1.0 / (data.sigmas[1] * data.instrument.tick_value_usd)
+    if not config.iqn:
+        isv[number("ENSEMBLE_ALPHA")] = 1.0
+    if not config.reference_kl:
+        isv[number("KL_REF_BETA")] = 0.0
     isv[number("HINDSIGHT_LABEL")] = hindsight.LABELS.get(config.hindsight, 0)
     span = 4.0 * (config.lot_limit or data.instrument.lot_limit)
     for name, value in (("C51_V_MAX", span), ("C51_V_MIN", -span)):

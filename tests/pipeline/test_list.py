@@ -41,6 +41,10 @@ CHOICES = {
     "close label": {"hindsight": "close", "directions": "backward"},
     "no injections": {"directions": "off"},
     "entry gates": {"entry_gates": True, "plateau": True},
+    "C51 alone": {"quantiles": False},
+    "no noise": {"noisy": False},
+    "nothing taught": {"distils": False},
+    "nothing taught, executed action": {"distils": False, "quantiles": False, "hindsight": "peak"},
     "four passes": {"passes": 4},
     "three passes, fixed": {"passes": 3, "frozen": frozenset({"rollout_steps"})},
 }
