@@ -14,6 +14,7 @@
 #define VALUE_STRIDE 13                // of a warp's rows of results: eleven, and odd
 #define VALUE_STEPS 8                  // groups of 16 inputs: two steps of a tensor core
 #define PAIR_TILES 3
+#define PAIR_COLUMNS (8 * PAIR_TILES)
 #define IQN_TILES 2
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -46,8 +47,8 @@ struct ValueWeights {
                 tiles[4 * i + e] = from ? __uint_as_float(to_tf32(from[(16 * step + 4 * (lane % 4) + e) * ld])) : 0.0f;
             }
         }
-        for (int i = threadIdx.x; i < each * C51_PADDED; i += blockDim.x) {
-            const int atom = i % C51_PADDED, pair = first + i / C51_PADDED;
+        for (int i = threadIdx.x; i < each * PAIR_COLUMNS; i += blockDim.x) {
+            const int atom = i % PAIR_COLUMNS, pair = first + i / PAIR_COLUMNS;
             bias[i] = atom < C51_ATOMS && pair < pairs ? b_c51[pair * C51_ATOMS + atom] : -3e38f;
         }
     }
@@ -144,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_
     const int count = pairs - first < each ? pairs - first : each;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const ValueWeights weights = {memory, memory + 1024 * (PAIR_TILES * each + IQN_TILES)};
-    float* results = weights.bias + C51_PADDED * each + warp * 32 * VALUE_STRIDE;
+    float* results = weights.bias + PAIR_COLUMNS * each + warp * 32 * VALUE_STRIDE;
     weights.load(w_c51, b_c51, iqn_mean_w, first, each, pairs);
     __syncthreads();
     const float v_min = isv[ISV_C51_V_MIN], step = (isv[ISV_C51_V_MAX] - v_min) / (C51_ATOMS - 1);
@@ -171,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_
             float2 bias[PAIR_TILES];
 #pragma unroll
             for (int j = 0; j < PAIR_TILES; ++j) {
-                bias[j] = *(const float2*)(weights.bias + pair * C51_PADDED + 8 * j + 2 * t);
+                bias[j] = *(const float2*)(weights.bias + pair * PAIR_COLUMNS + 8 * j + 2 * t);
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
