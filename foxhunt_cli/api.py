@@ -68,11 +68,14 @@ class Run:
         """What ``foxhunt diag summarize`` rests on: statistics of every field, anomalies."""
         return summarize(self.path)
 
-    def evaluate(self, device: str = "auto") -> Evaluation:
-        """Plays the newest checkpoint on the held-out data. Raises DataError, DeviceError, FileError."""
+    def evaluate(self, device: str = "auto", *, best: bool = False) -> Evaluation:
+        """Plays the newest checkpoint, or the best kept, on the held-out data.
+
+        Raises DataError, DeviceError, FileError.
+        """
         from foxhunt_cli.train.evaluate import evaluate_run
 
-        return evaluate_run(self.path, Terminal(quiet=True), device)
+        return evaluate_run(self.path, Terminal(quiet=True), device, best=best)
 
 
 def train(config: Path | str | None = None, **settings: Any) -> Run:

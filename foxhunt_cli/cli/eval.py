@@ -29,6 +29,9 @@ def evaluate(
     plots: Annotated[
         Path | None, typer.Option("--plots", metavar="FOLDER", help="Write equity.png and trades.png there.")
     ] = None,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best checkpoint kept by train --best, not the newest.")
+    ] = False,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
 ) -> None:
@@ -51,7 +54,7 @@ def evaluate(
         raise typer.BadParameter(f"--blotter: expected a name that ends in .csv or .parquet, got '{blotter}'")
     load_config(options=[Setting("device", device, "--device")])  # refuses a device that nobody knows
     terminal = Terminal()
-    evaluation = evaluate_run(run, terminal, device=device)
+    evaluation = evaluate_run(run, terminal, device=device, best=best)
     chosen = ALIASES.get(policy, policy)
     if chosen not in evaluation.plays:
         raise typer.BadParameter(f"--policy: expected pi, q or one of {', '.join(evaluation.plays)}, got '{policy}'")

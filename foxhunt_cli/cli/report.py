@@ -38,6 +38,9 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
     win = figures["training_win_rate"]
     trades = f"{figures['training_trades']:,.0f}" + ("" if win is None else f", {win:.1%} won")
     table.add_row("training trades", trades)
+    if "best_step" in figures:
+        earned = f"{figures['best_net_usd_per_1000_steps']:+,.2f} USD held out"
+        table.add_row("best checkpoint", f"step {figures['best_step']:,}, {earned}: foxhunt eval {summary.run} --best")
     terminal.show(table)
     if summary.evaluation is not None:
         terminal.show("\nheld-out data, greedy policy, beside simple rules")

@@ -39,6 +39,7 @@ OPTIONS = {
     "log_every": ("log_every", "--log-every"),
     "checkpoint_every": ("checkpoint_every", "--checkpoint-every"),
     "keep": ("keep", "--keep"),
+    "best": ("best", "--best"),
     "eval_every": ("eval_every", "--eval-every"),
     "market": ("synthetic.preset", "--market"),
     "symbol": ("data.symbol", "--symbol"),
@@ -93,6 +94,9 @@ def train(
         int | None, typer.Option("--checkpoint-every", help="Steps between checkpoints, 0 = only at the end [1000].")
     ] = None,
     keep: Annotated[int | None, typer.Option("--keep", help="Checkpoints kept [3].")] = None,
+    best: Annotated[
+        bool | None, typer.Option("--best", help="Also keep the checkpoint that earns most on held-out data.")
+    ] = None,
     resume: Annotated[
         Path | None, typer.Option("--resume", metavar="RUN", help="Continue a run from its newest checkpoint.")
     ] = None,

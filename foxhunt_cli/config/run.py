@@ -160,6 +160,9 @@ class RunConfig(BaseModel):
     keep: int = Field(3, ge=1)
     """Checkpoints kept; older ones are removed."""
 
+    best: bool = False
+    """Also keep the checkpoint whose policy earned most on the held-out range, beside the newest `keep`."""
+
     eval_every: int = Field(2_000, ge=0)
     """Steps between two evaluations on the held-out range; 0 = never."""
 
@@ -230,6 +233,11 @@ class RunConfig(BaseModel):
             raise ValueError(
                 "hindsight = path needs context = heads (path targets are for every position, an encoding that knows "
                 "the position is for one); use --context heads or --hindsight close, peak or none"
+            )
+        if self.best and not (self.eval_every and self.holdout):
+            raise ValueError(
+                f"best needs evaluations on held-out data, got eval_every = {self.eval_every} and holdout = "
+                f"{self.holdout:g}; use --eval-every 2000 and --set holdout=0.2, or leave --best out"
             )
         if self.entry_gates and not self.updates:
             raise ValueError("entry_gates needs a critic, got updates = 0; use --updates 1 or entry_gates = false")

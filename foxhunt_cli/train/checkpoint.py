@@ -35,12 +35,20 @@ def state_names(engine: Engine) -> list[str]:
     return [*vectors, *(n for n, row in table.items() if row.lifetime == "persistent" and n in engine.arrays)]
 
 
-def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seconds: float) -> Path:
+def save(
+    engine: Engine,
+    folder: Path,
+    step: int,
+    totals: dict[str, float],
+    seconds: float,
+    best: float | None = None,
+) -> Path:
     """Write ``folder/step-N``, whole or not at all, and return it. Raises FileError.
 
-    totals, seconds: what the host has added up so far; a resumed run goes on from them.
+    totals, seconds: what the host has added up so far; a resumed run goes on from them. best: what the policy earned on
+    the held-out range, where that is why it is kept; the folder is ``best-N`` then.
     """
-    final = folder / f"step-{step:09d}"
+    final = folder / f"{'step' if best is None else 'best'}-{step:09d}"
     temporary = folder / f".{final.name}.part"
     tensors = {name: np.ascontiguousarray(engine.device.download(engine.arrays[name])) for name in state_names(engine)}
     payload = safetensors.numpy.save(tensors)
@@ -55,7 +63,7 @@ def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seco
             file.flush()
             os.fsync(file.fileno())
         facts = {"format": FORMAT, "step": step, "layout": layout_hash(), "sha256": digest}
-        facts |= {"totals": dict(totals), "seconds": seconds}
+        facts |= {"totals": dict(totals), "seconds": seconds, **({} if best is None else {"held_out": best})}
         write_json(temporary / "manifest.json", facts | {"self": json_digest(facts)})
         if final.exists():
             shutil.rmtree(final)  # it is damaged, or of another state: a sound one of this state was kept above
@@ -70,12 +78,12 @@ def save(engine: Engine, folder: Path, step: int, totals: dict[str, float], seco
 
 def sweep(folder: Path) -> None:
     """Remove what killed writers left. Only the process that holds the run's lock may call this."""
-    for left in folder.glob(".step-*"):
+    for left in folder.glob(".*-*"):
         shutil.rmtree(left, ignore_errors=True)
 
 
 def progress(checkpoint: Path) -> dict[str, Any]:
-    """step, totals and seconds of a checkpoint that ``load`` has accepted. Raises FileError."""
+    """step, totals and seconds of a checkpoint that ``load`` has accepted; of a best one held_out. Raises FileError."""
     return _read_manifest(checkpoint)
 
 
@@ -111,9 +119,9 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def saved(run: Path) -> list[Path]:
-    """Checkpoint folders of ``run``, oldest step first, sound or not."""
-    found = {int(p.name[5:]): p for p in (run / "checkpoints").glob("step-*") if p.name[5:].isdecimal()}
+def saved(run: Path, kind: str = "step") -> list[Path]:
+    """Checkpoint folders of ``run``, oldest step first, sound or not. kind: "step", or "best" for one kept as such."""
+    found = {int(p.name[5:]): p for p in (run / "checkpoints").glob(f"{kind}-*") if p.name[5:].isdecimal()}
     return [found[step] for step in sorted(found)]
 
 
@@ -124,6 +132,25 @@ def prune(run: Path, keep: int, step: int) -> None:
     """
     for old in [p for p in saved(run) if int(p.name[5:]) <= step][:-keep]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def best(run: Path, step: int | None = None) -> Path | None:
+    """The newest sound checkpoint that was kept as the best, of those up to ``step``; None where there is none."""
+    for folder in reversed(saved(run, "best")):
+        try:
+            if step is None or _read_manifest(folder)["step"] <= step:
+                load(folder)
+                return folder
+        except FileError:
+            continue
+    return None
+
+
+def keep_best(run: Path, folder: Path) -> None:
+    """Remove what was the best before ``folder``; it stands already, so there is always one."""
+    for old in saved(run, "best"):
+        if old != folder:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def latest(run: Path) -> Path:

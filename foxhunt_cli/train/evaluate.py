@@ -1,4 +1,4 @@
-"""Evaluating a finished or stopped run from its newest checkpoint."""
+"""Evaluating a finished or stopped run from its newest checkpoint, or from the best it kept."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foxhunt_cli.data.errors import DataError
+from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.market.evaluate import Evaluation
 from foxhunt_cli.train import checkpoint, run_dir
 from foxhunt_cli.train.workspace import open_workspace
@@ -18,11 +19,19 @@ if TYPE_CHECKING:
 PLAYED = ("params", "target_params", "isv")
 
 
-def evaluate_run(run: Path, terminal: Terminal, device: str = "auto") -> Evaluation:
-    """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError."""
+def evaluate_run(run: Path, terminal: Terminal, device: str = "auto", *, best: bool = False) -> Evaluation:
+    """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError.
+
+    best: from the checkpoint that was kept as the best on that range, so its figures flatter it.
+    """
     manifest = run_dir.read_manifest(run)
     config = run_dir.config_of(run, manifest["config"] | {"device": device})
-    saved = checkpoint.load(checkpoint.latest(run))
+    folder = checkpoint.best(run) if best else checkpoint.latest(run)
+    if folder is None:
+        raise FileError(f"{run}: keeps no best checkpoint; train with --best, or evaluate without it")
+    saved = checkpoint.load(folder)
+    if best:
+        terminal.note(f"checkpoint: {folder.name}, chosen on this very range")
     work = open_workspace(config, terminal)
     if work.market.digest != manifest["data"]["digest"]:
         raise DataError(

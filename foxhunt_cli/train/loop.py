@@ -18,7 +18,7 @@ from foxhunt_cli.diag.fields import live_slots, record
 from foxhunt_cli.diag.writer import RunLogWriter
 from foxhunt_cli.isv.seeds import preset_seeds
 from foxhunt_cli.isv.table import number
-from foxhunt_cli.market.evaluate import Evaluation, Evaluator
+from foxhunt_cli.market.evaluate import AGENT, Evaluation, Evaluator
 from foxhunt_cli.train import checkpoint, run_dir
 from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.lock import lock_run
@@ -31,6 +31,7 @@ from foxhunt_cli.train.workspace import open_workspace
 if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
 
+NET = "net USD / 1,000 steps"  # the metric that a best checkpoint is chosen by
 _LOOK_EVERY_S = 0.5  # how long the device is left alone at most
 # Sums over the run, by the slot whose iterations they add up.
 _TOTALS = {"pnl_usd": "PNL_STEP_USD", "fees_usd": "FEES_STEP_USD", "trades": "TRADES_CLOSED", "wins": "WINS"}
@@ -67,6 +68,8 @@ class Run:
     seconds: float = 0.0
     session_seconds: float = 0.0
     started_at: int = 0
+    best: tuple[int, float] | None = None
+    """Step and held-out net USD per 1,000 steps of the best checkpoint, where the run keeps one."""
 
     @property
     def step(self) -> int:
@@ -123,6 +126,9 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: Sto
     log = RunLogWriter(path / run_dir.RUN_LOG)
     run = Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest, done, progress["totals"])
     run.seconds, run.started_at = progress["seconds"], done
+    if config.best and (folder := checkpoint.best(path, run.step)):
+        facts = checkpoint.progress(folder)
+        run.best = (facts["step"], facts["held_out"])
     return run
 
 
@@ -203,12 +209,21 @@ def _evaluate(run: Run) -> Evaluation:
     assert run.evaluator is not None
     evaluation = run.evaluator.agent()
     run_dir.write_json(run.path / "eval" / f"step-{run.step:09d}.json", evaluation.as_dict())
-    figures = (
-        f"{who} {p['net USD / 1,000 steps']:+,.1f} ({p['trades']:,.0f} trades)"
-        for who, p in evaluation.policies.items()
-    )
+    figures = (f"{who} {p[NET]:+,.1f} ({p['trades']:,.0f} trades)" for who, p in evaluation.policies.items())
     run.terminal.note(f"eval at step {run.step:,}, net USD per 1,000 steps: {', '.join(figures)}")
+    _keep_if_best(run, evaluation)
     return evaluation
+
+
+def _keep_if_best(run: Run, evaluation: Evaluation) -> None:
+    """A checkpoint of its own for the state whose policy has earned most on the held-out range so far."""
+    earned = evaluation.policies[AGENT][NET]
+    if not run.config.best or (run.best is not None and not earned > run.best[1]):
+        return
+    run.log.sync()
+    folder = checkpoint.save(run.engine, run.path / "checkpoints", run.step, run.totals, run.seconds, best=earned)
+    checkpoint.keep_best(run.path, folder)
+    run.best = (run.step, earned)
 
 
 def _finish(run: Run, status: int) -> RunSummary:
@@ -216,6 +231,7 @@ def _finish(run: Run, status: int) -> RunSummary:
     evaluation = None
     if status == 0 and run.evaluator is not None:
         evaluation = run.evaluator.all_policies()
+        _keep_if_best(run, evaluation)
         run_dir.write_json(run.path / "eval" / "final.json", evaluation.as_dict())
     moments = max(run.iterations, 1) * run.config.rollout * run.config.batch
     figures = {
@@ -227,6 +243,7 @@ def _finish(run: Run, status: int) -> RunSummary:
         "training_trades": run.totals["trades"],
         "training_win_rate": run.totals["wins"] / run.totals["trades"] if run.totals["trades"] else None,
         "checkpoint": str(folder.relative_to(run.path)),
+        **({} if run.best is None else {"best_step": run.best[0], "best_net_usd_per_1000_steps": run.best[1]}),
     }
     run.manifest |= {"status": "done" if status == 0 else "interrupted", "summary": figures}
     run_dir.write_manifest(run.path, run.manifest)
