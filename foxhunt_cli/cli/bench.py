@@ -112,13 +112,10 @@ def kernels(
     from foxhunt_cli.bench.kernels import run
     from foxhunt_cli.cli.console import Terminal
 
-    sizes = [int(text) if text.strip().isdecimal() else 0 for text in batches.split(",")]
-    if min(sizes) < 1:
-        raise typer.BadParameter(f"--batch: expected whole numbers from 1 on, with commas, got '{batches}'")
     named = {"device": device, "rollout": rollout, "encoder": encoder, "preset": preset}
     terminal = Terminal()
     found = run(
-        [_configurer(sets, **named, batch=size)([]) for size in sizes], detail=stages, repeats=repeats,
+        [_configurer(sets, **named, batch=size)([]) for size in _sizes(batches)], detail=stages, repeats=repeats,
         console=terminal, copy_gbps=copy_gbps, product_tflops=product_tflops,
     )  # fmt: skip
     _report(found, text.kernels, json, terminal)
@@ -260,6 +257,49 @@ def learn(
     )  # fmt: skip
     _write_plot(plot, lambda: picture(grower.curves, "market", ("preset", "encoder")), terminal)
     _report(found, partial(text.learn, detail=detail), json, terminal)
+
+
+@bench_app.command()
+def peers(
+    device: Device = "auto",
+    batches: Annotated[str, typer.Option("-b", "--batch", help="Rows; several with commas.")] = "16",
+    rollout: Rollout = None,
+    preset: Preset = None,
+    sets: Sets = None,
+    variants: Annotated[str, typer.Option("--variants", help="eager, compiled; with commas.")] = "eager,compiled",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Measurements of each.")] = 7,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure in all.")] = 20.0,
+    json: Json = False,
+) -> None:
+    """Our training iteration beside the same iteration in PyTorch: eager, and compiled (on a GPU one CUDA graph).
+
+    Compiling takes a minute or more a size. --preset seed compares the form with two windows and one step.
+
+    \b
+    Examples:
+      foxhunt bench peers --device cpu --variants eager --seconds 3 --set synthetic.snapshots=20000
+      foxhunt bench peers --device cuda -b 16,256 --rollout 32 --seconds 10
+    """
+    from foxhunt_cli.bench import peer_text
+    from foxhunt_cli.bench.peers import VARIANTS, run
+    from foxhunt_cli.cli.console import Terminal
+
+    wanted = _words(variants)
+    if unknown := set(wanted) - set(VARIANTS):
+        raise typer.BadParameter(f"--variants: expected some of {', '.join(VARIANTS)}, got '{sorted(unknown)[0]}'")
+    named = {"device": device, "rollout": rollout, "preset": preset}
+    configs = [_configurer(sets, **named, batch=size)([]) for size in _sizes(batches)]
+    terminal = Terminal()
+    found = run(configs, variants=wanted, seconds=seconds, repeats=repeats, console=terminal)
+    _report(found, peer_text.peers, json, terminal)
+
+
+def _sizes(batches: str) -> list[int]:
+    """Numbers of rows. Raises BadParameter."""
+    sizes = [int(text) if text.strip().isdecimal() else 0 for text in batches.split(",")]
+    if min(sizes) < 1:
+        raise typer.BadParameter(f"--batch: expected whole numbers from 1 on, with commas, got '{batches}'")
+    return sizes
 
 
 def _configurer(sets: Sequence[str] | None, **named: Any) -> Callable[[Sequence[str]], RunConfig]:
