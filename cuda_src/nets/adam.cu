@@ -37,14 +37,14 @@ extern "C" __global__ void rl_grad_chunk_squares(const float* grads, float* chun
 // One block, fixed order. chunk_square, group_code, branch_code, encoder_code [n_chunks]; nonfinite_parts [8]; adam_step [6] updates done
 // per group; fault [2] = consecutive refused updates, sticky stop flag; update_control [2 + 12] = apply (1/0), encoder
 // clip factor, then per group 1 / (1 - beta1^n) and 1 / sqrt(1 - beta2^n).
-// publish != 0 (the on-policy update, first of an iteration): norms are written, the encoder is clipped, the count of bad
-// numbers starts anew; otherwise the count is added to and no norm is formed. A non-finite square or loss refuses the
-// whole update; three in a row set the sticky flag and nothing is updated after it.
+// publish != 0 (the first update of an iteration): branch norms are written and the count of bad numbers starts anew;
+// otherwise it is added to. norms = 0: a span without encoder and policy (the critic's), of which no norm is wanted. A
+// non-finite square or loss refuses the whole update; three in a row set the sticky flag and nothing is updated after it.
 // Slots written: PI_GRAD_NORM_EMA, V_GRAD_NORM_EMA, BRANCH_GRAD_NORM_*, NONFINITE_COUNT. Read: GRAD_CLIP_NORM, ADAM_BETA*.
 extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsigned char* group_code,
                                          const unsigned char* branch_code, const unsigned char* encoder_code,
                                          const int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, float* update_control,
-                                         float* isv, int n_chunks, int publish) {
+                                         float* isv, int n_chunks, int publish, int norms) {
     __shared__ float scratch[32];
     float branch[N_BRANCHES] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
     float encoder = 0.0f, pi = 0.0f, v = 0.0f, bad = 0.0f;
@@ -54,14 +54,14 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
         const float s = chunk_square[c];
         if (!is_finite(s)) bad += 1.0f;
         seen |= 1u << group_code[c];
-        if (!publish) continue;
+        if (!norms) continue;
         for (int k = 0; k < N_BRANCHES; ++k) branch[k] += branch_code[c] == k ? s : 0.0f;
         encoder += encoder_code[c] ? s : 0.0f;
         pi += group_code[c] == GROUP_PI ? s : 0.0f;
         v += group_code[c] == GROUP_V ? s : 0.0f;
     }
-    for (int k = 0; publish && k < N_BRANCHES; ++k) branch[k] = block_sum(branch[k], scratch);
-    if (publish) {
+    for (int k = 0; norms && k < N_BRANCHES; ++k) branch[k] = block_sum(branch[k], scratch);
+    if (norms) {
         encoder = block_sum(encoder, scratch);
         pi = block_sum(pi, scratch);
         v = block_sum(v, scratch);

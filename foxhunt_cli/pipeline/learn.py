@@ -100,12 +100,13 @@ def optimiser(span: str, *, publish: bool = False) -> list[Step]:
     vectors, codes = ("params", "grads", "adam_m", "adam_v"), ("group_code", "branch_code", "encoder_code")
     own = {name: f"{name}_{span}" for name in (*vectors, *codes, "chunk_square", "fault")}
     size = {"n_chunks": f"N_{span.upper()}_CHUNKS"}
+    told = {"publish": str(int(publish)), "norms": str(int(span == "policy"))}
 
     def stage(kernel: str, *takes: str, **scalars: str) -> Stage:
         return Stage(kernel, {**{name: own[name] for name in takes}, **size, **scalars})
 
     return [
         stage("rl_grad_chunk_squares", "grads", "chunk_square"),
-        stage("rl_grad_norms", "chunk_square", *codes, "fault", publish=str(int(publish))),
+        stage("rl_grad_norms", "chunk_square", *codes, "fault", **told),
         stage("rl_adam_step", "params", "grads", "adam_m", "adam_v", *codes),
     ]
