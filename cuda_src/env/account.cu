@@ -31,10 +31,11 @@ extern "C" __global__ void extract_realized_pnl_delta(
     Account account = {position_lots[b], entry_basis[b], cash_ticks[b], fee_sides[b], trade_pnl_usd[b],
                        trade_open_step[b], trade_lots_max[b], trade_best_mid[b], trade_entry_mid[b],
                        steps_since_close[b]};
-    AccountTotals totals;
-    AccountStep step = extract_realized_pnl_delta_row(
-        fill, book_best(bid_px, ask_px, decision), book_best(bid_px, ask_px, decision + 1),
-        book_best(bid_px, ask_px, traded), tick_value_usd, fee_usd, &account, &totals);
+    BestPrices next = book_best(bid_px, ask_px, decision + 1);
+    AccountStep step = extract_realized_pnl_delta_row(fill, book_best(bid_px, ask_px, decision), next,
+                                                      book_best(bid_px, ask_px, traded), tick_value_usd, fee_usd,
+                                                      &account);
+    AccountTotals totals = account_totals(account, next, tick_value_usd, fee_usd);
     position_lots[b] = account.position;
     entry_basis[b] = account.entry_basis;
     cash_ticks[b] = account.cash_ticks;

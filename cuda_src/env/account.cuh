@@ -52,36 +52,39 @@ static __device__ inline FillSplit split_fill(int position, int fill, long long 
     return split;
 }
 
-// extract_realized_pnl_delta: fill [lots, price_lots, close_price_lots] applied to account. The best prices: now, at
-// the decision; next, behind the step; traded, of the fill's book.
+// Totals of an account at the mid of `now`.
+static __device__ inline AccountTotals account_totals(const Account& account, BestPrices now, float tick_value_usd,
+                                                      float fee_usd) {
+    double tick = (double)tick_value_usd, fees = (double)account.fee_sides * (double)fee_usd;
+    double cash = (double)account.cash_ticks, basis = account.entry_basis;
+    double twice = (double)(2 * account.cash_ticks + account.position * best_mid_twice(now));
+    return {account.position != 0 ? (float)(basis / account.position) : 0.0f, (float)((cash + basis) * tick - fees),
+            (float)fees, (float)(0.5 * twice * tick - fees)};
+}
+
+// extract_realized_pnl_delta: fill [lots, price_lots, close_price_lots] applied to account; its totals follow. The best
+// prices: now, at the decision; next, behind the step; traded, of the fill's book.
 static __device__ inline AccountStep extract_realized_pnl_delta_row(const Fill& fill, BestPrices now, BestPrices next,
                                                                     BestPrices traded, float tick_value_usd,
-                                                                    float fee_usd, Account* account,
-                                                                    AccountTotals* totals) {
+                                                                    float fee_usd, Account* account) {
     AccountStep step;
     int before = account->position, after = before + fill.lots;
     FillSplit split = split_fill(before, fill.lots, fill.price_lots, fill.close_price_lots);
     bool closes = before != 0 && (after == 0 || (before > 0) != (after > 0));
     bool opens = after != 0 && (before == 0 || closes);
 
-    // Totals.
     double basis = account->entry_basis;
     double released = split.closing > 0 ? basis * split.closing / lots_abs(before) : 0.0;
     double gross = split.closing > 0 ? -(double)(split.side * split.closing_price_lots) - released : 0.0;
     basis = after == 0 ? 0.0 : basis - released + (double)(split.side * split.opening_price_lots);
     long long cash_change = fill.lots != 0 ? -split.side * fill.price_lots : 0;
-    long long cash = account->cash_ticks + cash_change, sides = account->fee_sides + lots_abs(fill.lots);
     long long mid_twice = best_mid_twice(now), next_twice = best_mid_twice(next);
     long long change_twice = 2 * cash_change + after * next_twice - before * mid_twice;
     double tick = (double)tick_value_usd, fee = (double)fee_usd;
     account->position = after;
     account->entry_basis = basis;
-    account->cash_ticks = cash;
-    account->fee_sides = sides;
-    totals->entry_vwap = after != 0 ? (float)(basis / after) : 0.0f;
-    totals->realised_usd = (float)(((double)cash + basis) * tick - (double)sides * fee);
-    totals->fees_usd = (float)((double)sides * fee);
-    totals->equity_usd = (float)(0.5 * (double)(2 * cash + after * next_twice) * tick - (double)sides * fee);
+    account->cash_ticks += cash_change;
+    account->fee_sides += lots_abs(fill.lots);
     step.realised_delta_usd = (float)(gross * tick - (double)lots_abs(fill.lots) * fee);
     step.pnl_step_usd = (float)(0.5 * (double)change_twice * tick - (double)lots_abs(fill.lots) * fee);
     step.closed = closes;

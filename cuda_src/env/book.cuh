@@ -57,9 +57,10 @@ static __device__ inline BookWalk walk_book(const float* px, const float* sz, in
 // The walk of a signed order (buys take the ask side, sells the bid side) in the book of a snapshot.
 static __device__ inline BookWalk walk_order(const float* bid_px, const float* bid_sz, const float* ask_px,
                                              const float* ask_sz, long long snapshot, int signed_lots, bool force) {
+    const bool buys = signed_lots >= 0;
     long long first = snapshot * N_LEVELS;
-    return signed_lots >= 0 ? walk_book(ask_px + first, ask_sz + first, signed_lots, force)
-                            : walk_book(bid_px + first, bid_sz + first, -signed_lots, force);
+    return walk_book((buys ? ask_px : bid_px) + first, (buys ? ask_sz : bid_sz) + first,
+                     buys ? signed_lots : -signed_lots, force);
 }
 
 // Cost against the mid in half ticks x lots, >= 0 in an uncrossed book, fees not included.

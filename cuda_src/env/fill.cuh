@@ -43,13 +43,10 @@ static __device__ inline Fill lobsim_fill_row(const float* bid_px, const float* 
     int side = order > 0 ? 1 : -1, wanted = order * side;
     BookWalk walk = walk_order(bid_px, bid_sz, ask_px, ask_sz, snapshot, order, last_step);
     int filled = last_step ? wanted : walk.filled;
-    int open_before = position < 0 ? -position : position;
-    int closing = position * side < 0 ? (filled < open_before ? filled : open_before) : 0;
-    if (closing == wanted) {
-        fill.close_price_lots = walk.price_lots;
-    } else if (closing > 0) {
-        fill.close_price_lots =
-            walk_order(bid_px, bid_sz, ask_px, ask_sz, snapshot, side * closing, last_step).price_lots;
+    int held = position < 0 ? -position : position;
+    fill.close_price_lots = position * side < 0 ? walk.price_lots : 0;
+    if (position * side < 0 && held < wanted) {  // a reversal: the first `held` lots of the walk close
+        fill.close_price_lots = walk_order(bid_px, bid_sz, ask_px, ask_sz, snapshot, side * held, false).price_lots;
     }
     fill.lots = side * filled;
     fill.price_lots = walk.price_lots;

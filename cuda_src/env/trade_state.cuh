@@ -48,8 +48,10 @@ static __device__ inline void unit_state_update_row(UnitRow row, int before, con
                                                     float tick_value_usd) {
     int after = before + fill.lots;
     FillSplit split = split_fill(before, fill.lots, fill.price_lots, fill.close_price_lots);
-    if (split.closing > 0) units_close(row.lots, row.marked, split.closing);
-    units_compact(row);
+    if (split.closing > 0) {
+        units_close(row.lots, row.marked, split.closing);
+        units_compact(row);
+    }
     int active = units_active(row.lots);
     for (int u = 0; u < MAX_UNITS; ++u) row.age[u] += u < active ? 1 : 0;
 

@@ -49,7 +49,6 @@ struct Rules {
 
 struct RolloutRow {
     Account account;
-    AccountTotals totals;
     int pending_target, pending_steps;
     float outcome;
     float unit_entry[MAX_UNITS], unit_best_mid[MAX_UNITS], unit_initial_r[MAX_UNITS], unit_trail[MAX_UNITS];
@@ -88,7 +87,8 @@ static __device__ inline RolloutRow rollout_load(const Environment& env, int t, 
 }
 
 // Row b behind the last step; there was at least one.
-static __device__ inline void rollout_store(const Environment& env, const RolloutRow& row, int b) {
+static __device__ inline void rollout_store(const Environment& env, const Rules& rules, const RolloutRow& row, int b) {
+    const AccountTotals totals = account_totals(row.account, row.now, rules.tick_value_usd, rules.fee_usd);
     env.position_lots[b] = row.account.position;
     env.entry_basis[b] = row.account.entry_basis;
     env.cash_ticks[b] = row.account.cash_ticks;
@@ -99,10 +99,10 @@ static __device__ inline void rollout_store(const Environment& env, const Rollou
     env.trade_best_mid[b] = row.account.trade_best_mid;
     env.trade_entry_mid[b] = row.account.trade_entry_mid;
     env.steps_since_close[b] = row.account.steps_since_close;
-    env.entry_vwap[b] = row.totals.entry_vwap;
-    env.realised_usd[b] = row.totals.realised_usd;
-    env.fees_usd[b] = row.totals.fees_usd;
-    env.equity_usd[b] = row.totals.equity_usd;
+    env.entry_vwap[b] = totals.entry_vwap;
+    env.realised_usd[b] = totals.realised_usd;
+    env.fees_usd[b] = totals.fees_usd;
+    env.equity_usd[b] = totals.equity_usd;
     env.pending_target[b] = row.pending_target;
     env.pending_steps[b] = row.pending_steps;
     env.outcome_ema[b] = row.outcome;
@@ -179,7 +179,7 @@ static __device__ inline void rollout_execute(const Environment& env, const Rule
     const long long book = fill_snapshot(decision, rules.latency, last_step);
     const BestPrices traded = book == decision ? row->now : next;
     const AccountStep step = extract_realized_pnl_delta_row(fill, row->now, next, traded, rules.tick_value_usd,
-                                                            rules.fee_usd, &row->account, &row->totals);
+                                                            rules.fee_usd, &row->account);
     const UnitRow units = {row->unit_entry, row->unit_best_mid, row->unit_initial_r, row->unit_trail,
                            row->unit_age,   row->unit_lots,     row->unit_marked};
     unit_state_update_row(units, before, fill, best_mid(traded), env.regime + book * N_REGIME, best_mid(next), env.isv,

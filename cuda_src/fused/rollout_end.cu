@@ -30,7 +30,6 @@ enum Controller {
 // rl_rollout_end: trade averages, reward, its statistics, signals of the market side, controllers.
 // launch: blocks 5 + (T*B + 127) // 128, block 128
 // updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, atom_span_window, blocks_done
-// updates: reward_scaled, reward
 // fuses: ema_update_on_done, rl_fused_reward_pipeline, rl_reward_statistics, action_entropy_per_step
 // fuses: rl_event_counters, rl_market_statistics, rl_unit_statistics, rl_dones_ema, rl_step_counter_update
 // fuses: rl_controller_reward_clamp, rl_controller_gates, rl_controller_gamma, rl_controller_target_tau

@@ -63,5 +63,5 @@ extern "C" __global__ void rl_rollout_judged(
         frd_gate_row(frd_prob + at * N_HORIZONS * N_BUCKETS, isv, &executed, &reason);
     }
     rollout_execute(env, rules, &row, next, action_drawn[at], executed, reason, t, b);
-    rollout_store(env, row, b);
+    rollout_store(env, rules, row, b);
 }

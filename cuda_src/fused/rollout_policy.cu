@@ -64,5 +64,5 @@ extern "C" __global__ void rl_rollout_policy(
         rollout_step(env, rules, &row, next, draw.action, t, b);
     }
     rng_action[b] = rng;
-    rollout_store(env, row, b);
+    rollout_store(env, rules, row, b);
 }

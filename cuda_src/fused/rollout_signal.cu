@@ -54,5 +54,5 @@ extern "C" __global__ void rl_rollout_signal(
         action_drawn[(long long)t * B + b] = (signed char)drawn;
         rollout_step(env, rules, &row, next, drawn, t, b);
     }
-    rollout_store(env, row, b);
+    rollout_store(env, rules, row, b);
 }

@@ -56,5 +56,5 @@ extern "C" __global__ void rl_rollout_value(
         action_drawn[at] = (signed char)drawn;
         rollout_step(env, rules, &row, next, drawn, t, b);
     }
-    rollout_store(env, row, b);
+    rollout_store(env, rules, row, b);
 }

@@ -33,14 +33,8 @@ extern "C" __global__ void rl_pi_action_kernel(const float* pi_all, const float*
 extern "C" __global__ void rl_value_rows(const float* v_all, const float* b_v, const float* w_v_ctx,
                                          const float* context, const int* position_class, const float* isv,
                                          float* value, int rows, int P) {
-    int row = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const int c = head_block(position_class[row], P);
-    float raw = v_all[(long long)row * P + c] + b_v[c];
-    for (int k = 0; k < HEAD_CONTEXT_DIM; ++k) {
-        raw = fmaf(context[(long long)row * HEAD_CONTEXT_DIM + k], w_v_ctx[k * P + c], raw);
-    }
-    value[row] = fmaf(popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]), raw, isv[ISV_POPART_MEAN]);
+    const int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row < rows) value[row] = value_rows_row(v_all, b_v, w_v_ctx, context, position_class, isv, P, row);
 }
 
 // rl_q_action_kernel: the action of greatest ensemble value at the row's class.

@@ -5,6 +5,7 @@
 // block, which every class uses. Sampling, the surrogate and evaluation all go through
 // these functions, so that "log p" means one thing everywhere: the log of the floored mixture.
 #pragma once
+#include "generated/isv_slots.cuh"
 #include "generated/structure.cuh"
 #include "include/math.cuh"
 #include "include/rng.cuh"
@@ -105,4 +106,16 @@ static __device__ inline int q_action_row(const float* q) {
 static __device__ inline float popart_sigma(float mean, float second_moment) {
     const float variance = fmaf(-mean, mean, second_moment);
     return variance > POPART_SIGMA_FLOOR * POPART_SIGMA_FLOOR ? sqrtf(variance) : POPART_SIGMA_FLOOR;
+}
+
+// rl_value_rows, row `row`.
+static __device__ inline float value_rows_row(const float* v_all, const float* b_v, const float* w_v_ctx,
+                                              const float* context, const int* position_class, const float* isv, int P,
+                                              int row) {
+    const int c = head_block(position_class[row], P);
+    float raw = v_all[(long long)row * P + c] + b_v[c];
+    for (int k = 0; k < HEAD_CONTEXT_DIM; ++k) {
+        raw = fmaf(context[(long long)row * HEAD_CONTEXT_DIM + k], w_v_ctx[k * P + c], raw);
+    }
+    return fmaf(popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]), raw, isv[ISV_POPART_MEAN]);
 }

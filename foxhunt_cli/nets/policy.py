@@ -10,7 +10,7 @@ zero), and the states are encoded one by one.
 from __future__ import annotations
 
 from foxhunt_cli.nets.params import Parameter
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 _HEAD_GAIN = 0.1
 # Initial logit of Hold. From a uniform start a position lives three steps: no step of the market can pay for its costs,
@@ -59,20 +59,23 @@ def draw(greedy: str = "0") -> Stage:
     return Stage("rl_pi_action_kernel", {"greedy": greedy})
 
 
-def losses(*, again: bool = False) -> list[Step]:
+def losses(*, again: bool = False) -> list[Step | Fused]:
     """Values, advantages, surrogate and value loss, with gradients of every class's outputs.
 
     again: a further pass over the same rows; what they are measured against (advantages, value targets) stays.
     """
-    used = {"rows": _USED}
-    advantages = [Stage("gae_advantage"), Stage("rl_advantage_statistics", {"moments": "adv_moments", **used})]
-    return [
-        Stage("rl_value_rows", {"rows": _ALL}),
-        *(() if again else advantages),
-        Stage("ppo_clipped_surrogate_fwd", {"moments": "adv_moments", **used}),
-        Stage("ppo_clipped_surrogate_bwd", {"moments": "adv_moments", **used}),
+    used, measured = {"rows": _USED}, {"moments": "adv_moments"}
+    values = Stage("rl_value_rows", {"rows": _ALL})
+    advantages = (values, Stage("gae_advantage"), Stage("rl_advantage_statistics", measured | used))
+    rows = (
+        Stage("ppo_clipped_surrogate_fwd", measured | used),
+        Stage("ppo_clipped_surrogate_bwd", measured | used),
         Stage("rl_value_loss_grad", used),
-        Stage("rl_loss_reduce", {"moments": "adv_moments", **used}),
+        Stage("rl_loss_reduce", measured | used),
+    )
+    return [
+        values if again else Fused((Stage("rl_policy_advantages", measured),), advantages, exact=True),
+        Fused((Stage("rl_policy_surrogate", measured | used),), rows, exact=True),
     ]
 
 

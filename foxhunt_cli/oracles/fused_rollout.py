@@ -25,7 +25,7 @@ N_SNAP, ROLLOUT, ITERATIONS, LOT_LIMIT = 400, 6, 5, 4
 # Slots under which every override acts now and then: tight trails, a hard stop, a heat cap, a minimum hold, sizes that
 # depend on outcomes.
 _LIVELY = {
-    "TRAIL_MIN": 1.0, "TRAIL_MAX": 40.0, "TRAIL_K_INIT": 1.5, "HARD_STOP_R": 1.5, "HEAT_CAP_USD": 400.0,
+    "TRAIL_MIN": 1.0, "TRAIL_MAX": 40.0, "TRAIL_K_INIT": 1.5, "HARD_STOP_R": 0.7, "HEAT_CAP_USD": 400.0,
     "MIN_HOLD_STEPS": 3.0, "ANTI_MARTINGALE_GAIN": 0.8, "SIZE_SMALL": 1.0, "SIZE_LARGE": 2.0, "P_MIN": 0.01,
     "OUTCOME_ALPHA": 0.3, "PYRAMID_MAX_UNITS": 3.0, "GATE_WARMUP_STEPS": 0.0, "GATE_BYPASS": 0.2,
     "CONF_GATE_THRESHOLD": 0.0, "CONF_GATE_LAMBDA": 0.5, "FRD_GATE_THR_LONG": 0.3, "FRD_GATE_THR_SHORT": 0.3,
@@ -45,13 +45,13 @@ def _host(names: set[str], dims: dict[str, Any], market: Market, seed: int) -> d
         host[row.name] = np.zeros(shape(row, {**dims, "N_SNAP": N_SNAP}), row.dtype)
     host.update(market.columns())
     host["isv"] = isv_vector(**_LIVELY)
-    for name in set(_NETWORK) & names:
+    for name in sorted(set(_NETWORK) & names):
         host[name][...] = rng.normal(0, 1.0 if name in ("pi_all", "ensemble_q", "target_h") else 0.3, host[name].shape)
     if "frd_prob" in names:
         host["frd_prob"] = rng.dirichlet(np.ones(21), host["frd_prob"].shape[:-1]).astype(np.float32)
     if "signal" in names:
         host["signal"] = rng.choice([-1, 0, 1, 2], N_SNAP, p=[0.1, 0.1, 0.1, 0.7]).astype(np.int8)
-    for name in {"rng_action", "rng_gate"} & names:
+    for name in sorted({"rng_action", "rng_gate"} & names):
         host[name] = seed_states(seed, name, rows)
     host["cursor"] = rng.integers(40, N_SNAP - 60, rows).astype(np.int32)
     host["episode_end"] = host["cursor"] + ROLLOUT * rng.integers(1, 8, rows).astype(np.int32)
