@@ -34,7 +34,7 @@ def test_parts_add_up_to_the_iteration(detail: bool) -> None:
 @pytest.mark.parametrize("sets", [("encoder=mlp",), ("encoder=full",), ("preset=seed", "rollout=1", "episode_len=64")])
 def test_each_stage_alone_starts_from_good_numbers(sets: tuple[str, ...]) -> None:
     """The way of a GPU, on a CPU that calls itself one: state put back, stages repeated, milliseconds by the device."""
-    config, engine = built(*sets)
+    config, engine = built(*sets, "fused=false")
     device = engine.device
     device.kind = "cuda"
     device.time = lambda plan, repeats: [plan.run() or 100.0 for _ in range(repeats)]
