@@ -131,7 +131,7 @@ static __device__ __forceinline__ float mean_index(const float (*sums)[4], int h
 
 // rl_ensemble_q_tf32: alpha E[C51] + (1 - alpha) E[IQN] of every class and action.
 // launch: blocks groups*((P*N_ACTIONS + each - 1)/each), block 256, shared 4096*(3*each + 2) + 96*each + 13312
-// fuses: rl_c51_expected_q, rl_iqn_expected_q, rl_ensemble_action_value
+// fuses: rl_c51_expected_q, rl_ensemble_action_value
 // Block b takes pairs [c each, (c + 1) each), c = b mod chunks, each at most 11, and tiles of 256 rows, group b / chunks
 // first, then every groups-th. Products are TF32, sums and softmax float32. h [rows, 128]; w_c51 [128, P*11*21]; b_c51
 // [P*11*21]; iqn_mean_w [128, P*11] of rl_iqn_mean_embedding; b_iqn [P*11]; ensemble_q [rows, P*11].

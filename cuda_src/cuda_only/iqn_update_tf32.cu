@@ -4,7 +4,7 @@
 
 // rl_iqn_path_update_tf32: rl_iqn_path_update with TF32 products.
 // launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 87808 + (176 + 44*(HIDDEN_DIM + 1))*P
-// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_expected_q, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_forward
+// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
 // Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_tf32(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_
 
 // rl_iqn_executed_update_tf32: rl_iqn_executed_update with TF32 products.
 // launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 69376 + (440 + 44*(HIDDEN_DIM + 1))*P
-// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_expected_q, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_forward
+// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
 // Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_update_tf32(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,

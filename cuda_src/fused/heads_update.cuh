@@ -15,6 +15,7 @@
 #include "generated/structure.cuh"
 #include "include/math.cuh"
 #include "include/reduce.cuh"
+#include "nets/lanes.cuh"
 #include "nets/outcome.cuh"
 #include "nets/policy.cuh"
 
@@ -121,14 +122,15 @@ struct Heads {
             const float chosen = logits[label] - top;
 #pragma unroll
             for (int k = 0; k < N_BUCKETS; ++k) {
-                x[k] = expf(x[k] - top);
+                x[k] = lanes_exp(x[k] - top);
                 sum += x[k];
             }
             loss = logf(sum) - chosen;
         }
+        const float scale = label < 0 ? 0.0f : s.scale[0], inverse = 1.0f / sum;
 #pragma unroll
         for (int k = 0; k < N_BUCKETS; ++k) {
-            logits[k] = label < 0 ? 0.0f : s.scale[0] * (x[k] / sum - (k == label ? 1.0f : 0.0f));
+            logits[k] = scale == 0.0f ? 0.0f : scale * (x[k] * inverse - (k == label ? 1.0f : 0.0f));
         }
         if (horizon == N_HORIZONS - 1) logits[N_BUCKETS] = 0.0f;
         s.frd_loss[item] = loss;

@@ -45,7 +45,7 @@ extern "C" __global__ void rl_iqn_embed(const unsigned int* rng_tau, const unsig
 
 // rl_iqn_path_update: forward, loss and gradients of the rows' own classes, every action against its path target.
 // launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 87808 + 176*P
-// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_expected_q, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_forward
+// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
 // Float32 throughout; tiles, sums and shared memory: iqn_update.cuh. h, next_h [rows, 128]; iqn_columns, iqn_phi_sets,
 // iqn_tau of rl_iqn_embed; w_iqn [128, P*11], b_iqn, target_b_iqn [P*11]; replay_lots [rows]; next_class [P*11];
 // path_return [rows, P*11]; replay_discount, replay_terminal, is_weight [rows]; iqn_update_parts.
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
 
 // rl_iqn_executed_update: the same for the executed action alone.
 // launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 69376 + 440*P
-// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_expected_q, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_forward
+// fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
 // Float32 throughout. As above with replay_next_lots, replay_action, replay_reward [rows] for the path's tables.
 // Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_update(

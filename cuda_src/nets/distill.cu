@@ -15,7 +15,7 @@ extern "C" __global__ void rl_action_gap_rows(const float* ensemble_q, float* ro
 }
 
 // rl_action_gap: the batch mean of the gap, the scale of the distillation temperature.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // One block, fixed order. row_action_gap [rows]; action_gap [1], at least ACTION_GAP_FLOOR.
 extern "C" __global__ void rl_action_gap(const float* row_action_gap, float* action_gap, int rows) {
     __shared__ float scratch[32];
@@ -55,7 +55,7 @@ extern "C" __global__ void rl_q_pi_distill_grad(const float* pi_all, const float
 }
 
 // rl_distill_kl: mean KL(target || pi) of the batch: the loss and the signal of the lambda controller.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // updates: isv, nonfinite_parts
 // One block, fixed order. row_distill [rows]; nonfinite_parts[part] = rows that are not finite (the EMA is then left
 // alone, the loss shows NaN). Slots written: LOSS_DISTILL, Q_DISTILL_KL_EMA (the first observation replaces 0).
@@ -94,7 +94,7 @@ extern "C" __global__ void rl_kl_reference_grad(const float* pi_all, const float
 }
 
 // rl_q_pi_agree_b: share of rows whose most valued action is the policy's most probable one.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // updates: isv
 // One block, fixed order. ensemble_q [rows, P*11] and pi_soft [rows, 11] at the row's class; first of equals on either
 // side. Slots written: Q_PI_AGREE_EMA (the first observation replaces 0).

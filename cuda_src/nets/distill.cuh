@@ -2,6 +2,7 @@
 #pragma once
 #include "generated/isv_slots.cuh"
 #include "include/reduce.cuh"
+#include "nets/lanes.cuh"
 #include "nets/policy.cuh"
 
 #define SIGNAL_RATE 0.05f  // EMA rate per update
@@ -44,13 +45,11 @@ static __device__ inline float categorical_kl(const float* p, const float* log_p
 static __device__ inline void softmax_and_log(const float* x, float* soft, float* log_soft) {
     const float top = action_max(x);
     float sum = 0.0f;
+    for (int a = 0; a < N_ACTIONS; ++a) soft[a] = lanes_exp(x[a] - top);
+    for (int a = 0; a < N_ACTIONS; ++a) sum += soft[a];
+    const float log_sum = logf(sum), inverse = 1.0f / sum;
     for (int a = 0; a < N_ACTIONS; ++a) {
-        soft[a] = expf(x[a] - top);
-        sum += soft[a];
-    }
-    const float log_sum = logf(sum);
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        soft[a] /= sum;
+        soft[a] *= inverse;
         log_soft[a] = x[a] - top - log_sum;
     }
 }
@@ -59,8 +58,8 @@ static __device__ inline void softmax_and_log(const float* x, float* soft, float
 static __device__ inline float add_distillation(const float* q, float temperature, float scale, const float* soft,
                                                 const float* log_soft, float* grad) {
     float wanted[N_ACTIONS], target[N_ACTIONS], log_target[N_ACTIONS];
-    const float top = action_max(q);
-    for (int a = 0; a < N_ACTIONS; ++a) wanted[a] = (q[a] - top) / temperature;
+    const float top = action_max(q), inverse = 1.0f / temperature;
+    for (int a = 0; a < N_ACTIONS; ++a) wanted[a] = (q[a] - top) * inverse;
     softmax_and_log(wanted, target, log_target);
     for (int a = 0; a < N_ACTIONS; ++a) grad[a] += scale * (soft[a] - target[a]);
     return categorical_kl(target, log_target, log_soft);

@@ -2,18 +2,20 @@
 // phi(tau) = ReLU(cos(i pi tau) W_phi + b_phi), i = 0..63.
 //
 // One set of taus serves the whole batch, drawn anew every update: each sample's quantile loss keeps its expectation,
-// and phi costs [N_TAU, 64] instead of [rows, N_TAU, 64]. Z is linear in phi, so for the columns (p, a) a row needs,
-// its "slots", the work is two products: iqn_hw[row, slot] = h * W[:, column], then Z = iqn_hw phi^T.
+// and phi costs [N_TAU, 64] instead of [rows, N_TAU, 64]. For the columns (p, a) a row needs, its "slots",
+// Z[tau] = sum_k (h_k W_k,column) phi_tau,k. Gradients: with M_tau,k = sum over the rows of a class of dL/dZ_tau h_k,
+// those of W are sum_tau phi_tau,k M_tau,k and those of phi sum over columns of W_k,column M_tau,k: one sum over rows.
 // slots = 11 (path targets: every action at the row's class) or 1 (executed action). iqn_column [rows, slots] names
 // the column p * 11 + a.
 #include "generated/isv_slots.cuh"
 #include "generated/structure.cuh"
+#include "include/eight.cuh"
 #include "include/math.cuh"
 #include "include/rng.cuh"
 #include "nets/c51.cuh"
 #include "nets/iqn.cuh"
 
-#define IQN_LANES 8      // quantiles a thread works on at a time
+#define IQN_PADDED 32  // taus of the transposed embedding, at most
 
 // rl_sample_tau: uniform quantile fractions in (0, 1).
 // launch: threads n, block 64
@@ -42,7 +44,7 @@ extern "C" __global__ void rl_iqn_cosines(const float* iqn_tau, float* iqn_cos, 
 }
 
 // rl_iqn_phi: phi = ReLU(x + b), in place.
-// launch: threads n*HIDDEN_DIM, block 64
+// launch: threads n*HIDDEN_DIM, block 128
 // updates: iqn_phi
 // One thread an element. iqn_phi [n, 128] holds cos W_phi; b_iqn_phi [128].
 extern "C" __global__ void rl_iqn_phi(const float* b_iqn_phi, float* iqn_phi, int n) {
@@ -52,47 +54,60 @@ extern "C" __global__ void rl_iqn_phi(const float* b_iqn_phi, float* iqn_phi, in
     iqn_phi[i] = v < 0.0f ? 0.0f : v;
 }
 
-// rl_iqn_phi_backward: the gradient behind phi's ReLU, in place.
-// launch: threads n*HIDDEN_DIM, block 64
-// updates: grad_iqn_phi
-// One thread an element. iqn_phi [n, 128] after the ReLU; grad_iqn_phi [n, 128].
-extern "C" __global__ void rl_iqn_phi_backward(const float* iqn_phi, float* grad_iqn_phi, int n) {
+// rl_iqn_phi_columns: phi transposed.
+// launch: threads 32*HIDDEN_DIM, block 128
+// One thread an element of iqn_phi_t [128, 32], zero beyond n taus (at most 32). iqn_phi [n, 128].
+extern "C" __global__ void rl_iqn_phi_columns(const float* iqn_phi, float* iqn_phi_t, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n * HIDDEN_DIM && iqn_phi[i] == 0.0f) grad_iqn_phi[i] = 0.0f;
+    if (i >= IQN_PADDED * HIDDEN_DIM) return;
+    const int k = i / IQN_PADDED, tau = i % IQN_PADDED;
+    iqn_phi_t[i] = tau < n ? iqn_phi[tau * HIDDEN_DIM + k] : 0.0f;
+}
+
+// rl_iqn_phi_backward: the gradient of phi from the shares of the classes, then behind its ReLU.
+// launch: threads n*HIDDEN_DIM, block 128
+// One thread an element, classes ascending. iqn_phi [n, 128] after the ReLU; iqn_class_phi [P, n, 128]; grad_iqn_phi
+// [n, 128].
+extern "C" __global__ void rl_iqn_phi_backward(const float* iqn_phi, const float* iqn_class_phi, float* grad_iqn_phi,
+                                               int n, int P) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n * HIDDEN_DIM) return;
+    float sum = 0.0f;
+    for (int c = 0; c < P; ++c) sum += iqn_class_phi[c * n * HIDDEN_DIM + i];
+    grad_iqn_phi[i] = iqn_phi[i] == 0.0f ? 0.0f : sum;
 }
 
 // rl_iqn_mean_weights: W scaled by the mean of phi over the taus: E[IQN] = h . iqn_mean_w + b.
-// launch: blocks HIDDEN_DIM, block 64
-// One block an input; every thread sums phi over the taus in the same order, then strides over the columns.
-// iqn_phi [n, 128]; w_iqn [128, columns]; iqn_mean_w [128, columns].
+// launch: threads HIDDEN_DIM, block 16
+// One thread an input, taus ascending. iqn_phi [n, 128]; w_iqn [128, columns]; iqn_mean_w [128, columns].
 extern "C" __global__ void rl_iqn_mean_weights(const float* iqn_phi, const float* w_iqn, float* iqn_mean_w, int n,
                                                int columns) {
-    const int k = blockIdx.x;
+    const int k = blockIdx.x * blockDim.x + threadIdx.x;
+    if (k >= HIDDEN_DIM) return;
     float sum = 0.0f;
     for (int j = 0; j < n; ++j) sum += iqn_phi[j * HIDDEN_DIM + k];
     const float mean = sum / n;
     const long long start = (long long)k * columns;
-    for (int c = threadIdx.x; c < columns; c += blockDim.x) iqn_mean_w[start + c] = mean * w_iqn[start + c];
-}
-
-// rl_iqn_expected_q: E[IQN] of every pair, in place.
-// launch: threads rows*P*11, block 128
-// updates: iqn_q
-// One thread a pair. iqn_q [rows, P*11] holds h . iqn_mean_w; b_iqn [P*11].
-extern "C" __global__ void rl_iqn_expected_q(const float* b_iqn, float* iqn_q, int rows, int P) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < rows * P * N_ACTIONS) iqn_q[i] += b_iqn[i % (P * N_ACTIONS)];
+    for (int c = 0; c < columns; ++c) iqn_mean_w[start + c] = mean * w_iqn[start + c];
 }
 
 // rl_iqn_argmax: the action of largest E[IQN] for every class of every row.
 // launch: threads rows*P, block 64
-// One thread a (row, class). iqn_q [rows, P*11]; iqn_best_action [rows, P], the first of equals.
-extern "C" __global__ void rl_iqn_argmax(const float* iqn_q, signed char* iqn_best_action, int rows, int P) {
+// One thread a (row, class). iqn_q [rows, P*11] without bias; b_iqn [P*11]; iqn_best_action [rows, P], the first of
+// equals.
+extern "C" __global__ void rl_iqn_argmax(const float* iqn_q, const float* b_iqn, signed char* iqn_best_action, int rows,
+                                         int P) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * P) return;
     const float* q = iqn_q + (long long)i * N_ACTIONS;
+    const float* b = b_iqn + i % P * N_ACTIONS;
+    float best_q = q[0] + b[0];
     int best = 0;
-    for (int a = 1; a < N_ACTIONS; ++a) best = q[a] > q[best] ? a : best;
+    for (int a = 1; a < N_ACTIONS; ++a) {
+        const float value = q[a] + b[a];
+        best = value > best_q ? a : best;
+        best_q = value > best_q ? value : best_q;
+    }
     iqn_best_action[i] = (signed char)best;
 }
 
@@ -131,21 +146,66 @@ extern "C" __global__ void rl_iqn_executed_columns(const signed char* replay_lot
     iqn_reward[row] = replay_reward[row];
 }
 
-// rl_iqn_forward: h * W[:, column] of every slot; the product with phi^T makes it Z without bias.
-// launch: blocks rows*slots, block 128
-// One block a slot, one thread an input. h [rows, 128]; w_iqn [128, P*11]; iqn_column [rows, slots]; iqn_hw
-// [rows*slots, 128].
-extern "C" __global__ void rl_iqn_forward(const float* h, const float* w_iqn, const int* iqn_column, float* iqn_hw,
-                                          int rows, int slots, int P) {
-    const int slot = blockIdx.x, k = threadIdx.x;
-    const int row = slot / slots;
-    iqn_hw[(long long)slot * HIDDEN_DIM + k] =
-        h[(long long)row * HIDDEN_DIM + k] * w_iqn[(long long)k * P * N_ACTIONS + iqn_column[slot]];
+// Quantiles of 32 taus of one slot.
+struct IqnQuantiles {
+    eight a, b, c, d;
+};
+
+static __device__ inline void add_scaled(IqnQuantiles& z, float x, eight a, eight b, eight c, eight d) {
+    z.a = eight_fma(eight_of(x), a, z.a);
+    z.b = eight_fma(eight_of(x), b, z.b);
+    z.c = eight_fma(eight_of(x), c, z.c);
+    z.d = eight_fma(eight_of(x), d, z.d);
+}
+
+static __device__ inline void store_quantiles(const IqnQuantiles& z, float* to, int n) {
+    if (n == IQN_PADDED) {
+        eight_store(to, z.a);
+        eight_store(to + 8, z.b);
+        eight_store(to + 16, z.c);
+        eight_store(to + 24, z.d);
+        return;
+    }
+    for (int i = 0; i < n; ++i) {
+        const eight group = i < 8 ? z.a : (i < 16 ? z.b : (i < 24 ? z.c : z.d));
+        to[i] = group[i % 8];
+    }
+}
+
+// rl_iqn_quantiles: Z without bias of every slot.
+// launch: threads rows*((slots + 1)/2), block 16
+// One thread two slots of a row, which share what is read of phi; inputs ascending. h [rows, 128]; w_iqn [128, P*11];
+// iqn_column [rows, slots]; iqn_phi_t [128, 32], zero beyond n taus; iqn_z [rows*slots, n].
+extern "C" __global__ void rl_iqn_quantiles(const float* h, const float* w_iqn, const int* iqn_column,
+                                            const float* iqn_phi_t, float* iqn_z, int rows, int slots, int P, int n) {
+    const int pairs = (slots + 1) / 2, i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * pairs) return;
+    const int row = i / pairs, first = row * slots + i % pairs * 2;
+    const int second = first + 1 < (row + 1) * slots ? first + 1 : first;
+    const float *x = h + (long long)row * HIDDEN_DIM, *w = w_iqn + iqn_column[first], *v = w_iqn + iqn_column[second];
+    const eight zero = eight_of(0.0f);
+    IqnQuantiles z = {zero, zero, zero, zero}, y = z;
+    for (int k = 0; k < HIDDEN_DIM; ++k) {
+        const float* phi = iqn_phi_t + k * IQN_PADDED;
+        const eight a = eight_load(phi), b = eight_load(phi + 8), c = eight_load(phi + 16), d = eight_load(phi + 24);
+        add_scaled(z, x[k] * w[k * P * N_ACTIONS], a, b, c, d);
+        add_scaled(y, x[k] * v[k * P * N_ACTIONS], a, b, c, d);
+    }
+    store_quantiles(z, iqn_z + (long long)first * n, n);
+    if (second != first) store_quantiles(y, iqn_z + (long long)second * n, n);
+}
+
+// Eight quantiles of a slot, as the loss sees them: numbers beyond n repeat the last.
+static __device__ inline eight eight_quantiles(const float* from, int first, int n) {
+    if (first + 8 <= n) return eight_load(from + first);
+    eight v = eight_of(from[n - 1]);
+    for (int i = first; i < n; ++i) v[i - first] = from[i];
+    return v;
 }
 
 // rl_iqn_loss: quantile Huber loss of every slot, pairwise over taus, and the gradient of its quantiles.
 // launch: threads rows*slots, block 64
-// One thread a slot; eight quantiles at a time in registers, then over all targets, ascending.
+// One thread a slot; sixteen quantiles at a time in registers, then over all targets, ascending.
 //   delta_ij = r + gamma^n (1 - d) Z'_j - Z_i;  loss = sum_i mean_j |tau_i - 1(delta_ij < 0)| Huber(delta_ij) / kappa
 // A quantile below its targets (delta > 0) is pulled up with weight tau_i, one above is pulled down with 1 - tau_i.
 // iqn_z [rows*slots, N_TAU] at h and iqn_next_z of the target head at h_n, both without bias; b_iqn, target_b_iqn
@@ -165,85 +225,155 @@ extern "C" __global__ void rl_iqn_loss(const float* iqn_z, const float* b_iqn, c
     const float bias = b_iqn[iqn_column[slot]];
     const float offset = fmaf(keep, target_b_iqn[iqn_next_column[slot]], iqn_reward[slot]);
     const float scale = isv[ISV_LOSS_LAMBDA_Q] * is_weight[row] / ((float)rows * slots);
-    const long long start = (long long)slot * N_TAU;
+    const float *z_of = iqn_z + (long long)slot * N_TAU, *next_z = iqn_next_z + (long long)slot * N_TAU;
 
     float loss = 0.0f, slot_grad = 0.0f;
-    for (int i0 = 0; i0 < N_TAU; i0 += IQN_LANES) {
-        float z[IQN_LANES], tau[IQN_LANES], lane_loss[IQN_LANES], pull[IQN_LANES];
-        for (int u = 0; u < IQN_LANES; ++u) {
-            const int i = i0 + u < N_TAU ? i0 + u : N_TAU - 1;
-            z[u] = iqn_z[start + i] + bias;
-            tau[u] = iqn_tau[i];
-            lane_loss[u] = pull[u] = 0.0f;
-        }
+    for (int i0 = 0; i0 < N_TAU; i0 += 16) {  // two groups: neither waits for its own last sum
+        const eight z = eight_quantiles(z_of, i0, N_TAU) + bias, y = eight_quantiles(z_of, i0 + 8, N_TAU) + bias;
+        const eight tau = eight_quantiles(iqn_tau, i0, N_TAU), mu = eight_quantiles(iqn_tau, i0 + 8, N_TAU);
+        eight z_loss = eight_of(0.0f), z_pull = z_loss, y_loss = z_loss, y_pull = z_loss;
         for (int j = 0; j < N_TAU; ++j) {
-            const float target = fmaf(keep, iqn_next_z[start + j], offset);
-            for (int u = 0; u < IQN_LANES; ++u) quantile_huber_pair(target, z[u], tau[u], &lane_loss[u], &pull[u]);
+            const eight target = eight_of(fmaf(keep, next_z[j], offset));
+            quantile_huber_eight(target, z, tau, z_loss, z_pull);
+            quantile_huber_eight(target, y, mu, y_loss, y_pull);
         }
-        for (int u = 0; u < IQN_LANES; ++u) {
-            if (i0 + u >= N_TAU) break;
-            pull[u] += lane_loss[u] - lane_loss[u];  // a loss that is no number shows in the gradient, too
-            const float grad = -scale * pull[u] / (IQN_KAPPA * N_TAU);
-            loss += lane_loss[u] / (IQN_KAPPA * N_TAU);
+        for (int u = 0; u < 16 && i0 + u < N_TAU; ++u) {
+            const float one = u < 8 ? z_loss[u] : y_loss[u - 8], pull = u < 8 ? z_pull[u] : y_pull[u - 8];
+            const float grad = -scale * (pull + (one - one)) / (IQN_KAPPA * N_TAU);  // a bad loss shows in the gradient
+            loss += one / (IQN_KAPPA * N_TAU);
             slot_grad += grad;
-            grad_iqn_z[start + i0 + u] = grad;
+            grad_iqn_z[(long long)slot * N_TAU + i0 + u] = grad;
         }
     }
     slot_loss[slot] = loss;
     grad_iqn_slot[slot] = slot_grad;
 }
 
-// rl_iqn_backward: gradients of W and b from those of iqn_hw.
-// launch: blocks P, block 128
-// One block a class, one thread an input; rows in ascending order, so the sum's order is fixed. h [rows, 128];
-// grad_iqn_hw [rows*slots, 128]; grad_iqn_slot [rows*slots]; iqn_column [rows, slots], all slots of a row in one class;
-// grad_w_iqn [128, P*11]; grad_b_iqn [P*11]. Columns no row has get zero.
-extern "C" __global__ void rl_iqn_backward(const float* h, const float* grad_iqn_hw, const float* grad_iqn_slot,
-                                           const int* iqn_column, float* grad_w_iqn, float* grad_b_iqn, int rows,
-                                           int slots, int P) {
-    const int k = threadIdx.x, base = blockIdx.x * N_ACTIONS;
-    float w[N_ACTIONS], b[N_ACTIONS];
-    for (int a = 0; a < N_ACTIONS; ++a) w[a] = b[a] = 0.0f;
+// rl_iqn_class_rows: the rows of each class, ascending.
+// launch: threads P, block 1
+// One thread a class. iqn_column [rows, slots], all slots of a row in one class; iqn_class_rows [P, rows + 1]: how many,
+// then which.
+extern "C" __global__ void rl_iqn_class_rows(const int* iqn_column, int* iqn_class_rows, int rows, int slots, int P) {
+    const int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= P) return;
+    int* list = iqn_class_rows + (long long)c * (rows + 1);
+    int count = 0;
     for (int row = 0; row < rows; ++row) {
-        const int first = iqn_column[row * slots] - base;
-        if (first < 0 || first >= N_ACTIONS) continue;
-        const float x = h[(long long)row * HIDDEN_DIM + k];
-        const long long slot = (long long)row * slots;
-        for (int a = 0; a < N_ACTIONS; ++a) {
-            const int s = slots == N_ACTIONS ? a : (a == first ? 0 : -1);
-            if (s < 0) continue;
-            w[a] = fmaf(x, grad_iqn_hw[(slot + s) * HIDDEN_DIM + k], w[a]);
-            b[a] += grad_iqn_slot[slot + s];
-        }
+        if (iqn_column[row * slots] / N_ACTIONS == c) list[++count] = row;
+    }
+    list[0] = count;
+}
+
+// Sums over rows of four taus' gradients times sixteen inputs.
+struct IqnMoments {
+    eight a, b, c, d, e, f, g, h;
+};
+
+static __device__ inline void add_moments(IqnMoments& m, const float* x, float g0, float g1, float g2, float g3) {
+    const eight low = eight_load(x), high = eight_load(x + 8);
+    m.a = eight_fma(eight_of(g0), low, m.a);
+    m.b = eight_fma(eight_of(g0), high, m.b);
+    m.c = eight_fma(eight_of(g1), low, m.c);
+    m.d = eight_fma(eight_of(g1), high, m.d);
+    m.e = eight_fma(eight_of(g2), low, m.e);
+    m.f = eight_fma(eight_of(g2), high, m.f);
+    m.g = eight_fma(eight_of(g3), low, m.g);
+    m.h = eight_fma(eight_of(g3), high, m.h);
+}
+
+// Of one tau: its part of the gradient of W, and of that of phi (share).
+static __device__ inline void add_tau(const float* phi, float* share, eight w, eight moment, eight& grad_w) {
+    grad_w = eight_fma(eight_load(phi), moment, grad_w);
+    eight_store(share, eight_fma(w, moment, eight_load(share)));
+}
+
+// rl_iqn_backward: gradients of W and b, and each class's share of that of phi.
+// launch: threads P*HIDDEN_DIM/16, block 1
+// One thread sixteen inputs of a class; rows in ascending order. h [rows, 128]; iqn_phi [n, 128]; w_iqn [128, P*11];
+// grad_iqn_z [rows*slots, n]; grad_iqn_slot [rows*slots]; iqn_column [rows, slots]; iqn_class_rows of rl_iqn_class_rows;
+// grad_w_iqn [128, P*11]; grad_b_iqn [P*11]; iqn_class_phi [P, n, 128]. Columns no row has get zero.
+extern "C" __global__ void rl_iqn_backward(const float* h, const float* iqn_phi, const float* w_iqn,
+                                           const float* grad_iqn_z, const float* grad_iqn_slot, const int* iqn_column,
+                                           const int* iqn_class_rows, float* grad_w_iqn, float* grad_b_iqn,
+                                           float* iqn_class_phi, int rows, int slots, int P, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= P * HIDDEN_DIM / 16) return;
+    const int c = i % P, k0 = i / P * 16, columns = P * N_ACTIONS;
+    const int* list = iqn_class_rows + (long long)c * (rows + 1);
+    float* class_phi = iqn_class_phi + (long long)c * n * HIDDEN_DIM + k0;
+    const eight zero = eight_of(0.0f);
+    for (int tau = 0; tau < n; ++tau) {
+        eight_store(class_phi + tau * HIDDEN_DIM, zero);
+        eight_store(class_phi + tau * HIDDEN_DIM + 8, zero);
     }
     for (int a = 0; a < N_ACTIONS; ++a) {
-        grad_w_iqn[(long long)k * P * N_ACTIONS + base + a] = w[a];
-        if (k == 0) grad_b_iqn[base + a] = b[a];
+        const int column = c * N_ACTIONS + a;
+        eight w_low = zero, w_high = zero, low = zero, high = zero;  // of W, of its gradient
+        float grad_b = 0.0f;
+        for (int u = 0; u < 8; ++u) {
+            w_low[u] = w_iqn[(long long)(k0 + u) * columns + column];
+            w_high[u] = w_iqn[(long long)(k0 + u + 8) * columns + column];
+        }
+        for (int t0 = 0; t0 < n; t0 += 4) {
+            const int left = n - 1 - t0;  // taus beyond the last repeat it, and nobody looks at their sums
+            const int t1 = left < 1 ? left : 1, t2 = left < 2 ? left : 2, t3 = left < 3 ? left : 3;
+            IqnMoments m = {zero, zero, zero, zero, zero, zero, zero, zero};
+            for (int r = 1; r <= list[0]; ++r) {
+                const int row = list[r];
+                if (slots == 1 && iqn_column[row] != column) continue;
+                const long long slot = (long long)row * slots + (slots == 1 ? 0 : a);
+                const float* grad = grad_iqn_z + slot * n + t0;
+                add_moments(m, h + (long long)row * HIDDEN_DIM + k0, grad[0], grad[t1], grad[t2], grad[t3]);
+                if (t0 == 0) grad_b += grad_iqn_slot[slot];
+            }
+            const float* phi = iqn_phi + t0 * HIDDEN_DIM + k0;
+            float* share = class_phi + t0 * HIDDEN_DIM;
+            const eight even[4] = {m.a, m.c, m.e, m.g}, odd[4] = {m.b, m.d, m.f, m.h};
+            for (int u = 0; u <= left && u < 4; ++u) {
+                add_tau(phi + u * HIDDEN_DIM, share + u * HIDDEN_DIM, w_low, even[u], low);
+                add_tau(phi + u * HIDDEN_DIM + 8, share + u * HIDDEN_DIM + 8, w_high, odd[u], high);
+            }
+        }
+        for (int u = 0; u < 8; ++u) {
+            grad_w_iqn[(long long)(k0 + u) * columns + column] = low[u];
+            grad_w_iqn[(long long)(k0 + u + 8) * columns + column] = high[u];
+        }
+        if (k0 == 0) grad_b_iqn[column] = grad_b;
     }
 }
 
 // rl_iqn_input_grad: adds the head's gradient to the encodings' (only where the critic teaches the encoder).
-// launch: blocks rows, block 128
+// launch: threads rows*HIDDEN_DIM, block 128
 // updates: grad_h
-// One block a row, one thread an input, slots in ascending order. w_iqn [128, P*11]; grad_iqn_hw [rows*slots, 128];
-// iqn_column [rows, slots]; grad_h [rows, 128].
-extern "C" __global__ void rl_iqn_input_grad(const float* w_iqn, const float* grad_iqn_hw, const int* iqn_column,
-                                             float* grad_h, int slots, int P, int rows) {
-    const int row = blockIdx.x, k = threadIdx.x;
-    const float* w = w_iqn + (long long)k * P * N_ACTIONS;
+// One thread an input of a row; slots, then taus in ascending order. w_iqn [128, P*11]; iqn_phi [n, 128]; grad_iqn_z
+// [rows*slots, n]; iqn_column [rows, slots]; grad_h [rows, 128].
+extern "C" __global__ void rl_iqn_input_grad(const float* w_iqn, const float* iqn_phi, const float* grad_iqn_z,
+                                             const int* iqn_column, float* grad_h, int slots, int P, int rows, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= rows * HIDDEN_DIM) return;
+    const int row = i / HIDDEN_DIM, k = i % HIDDEN_DIM;
     float sum = 0.0f;
     for (int s = 0; s < slots; ++s) {
         const long long slot = (long long)row * slots + s;
-        sum = fmaf(w[iqn_column[slot]], grad_iqn_hw[slot * HIDDEN_DIM + k], sum);
+        float pull = 0.0f;
+        for (int tau = 0; tau < n; ++tau) pull = fmaf(grad_iqn_z[slot * n + tau], iqn_phi[tau * HIDDEN_DIM + k], pull);
+        sum = fmaf(w_iqn[(long long)k * P * N_ACTIONS + iqn_column[slot]], pull, sum);
     }
-    grad_h[(long long)row * HIDDEN_DIM + k] += sum;
+    grad_h[i] += sum;
 }
 
 // rl_ensemble_action_value: alpha E[C51] + (1 - alpha) E[IQN].
-// launch: threads n, block 128
-// One thread an element. c51_q, iqn_q, ensemble_q [n] (any shape). Slots read: ENSEMBLE_ALPHA.
-extern "C" __global__ void rl_ensemble_action_value(const float* c51_q, const float* iqn_q, const float* isv,
-                                                    float* ensemble_q, int n) {
+// launch: threads rows*P, block 128
+// One thread a (row, class). c51_q, iqn_q (without its bias), ensemble_q [rows, P*11]; b_iqn [P*11].
+// Slots read: ENSEMBLE_ALPHA.
+extern "C" __global__ void rl_ensemble_action_value(const float* c51_q, const float* iqn_q, const float* b_iqn,
+                                                    const float* isv, float* ensemble_q, int rows, int P) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) ensemble_q[i] = fmaf(isv[ISV_ENSEMBLE_ALPHA], c51_q[i] - iqn_q[i], iqn_q[i]);
+    if (i >= rows * P) return;
+    const long long start = (long long)i * N_ACTIONS;
+    const float* b = b_iqn + i % P * N_ACTIONS;
+    for (int a = 0; a < N_ACTIONS; ++a) {
+        const float iqn = iqn_q[start + a] + b[a];
+        ensemble_q[start + a] = fmaf(isv[ISV_ENSEMBLE_ALPHA], c51_q[start + a] - iqn, iqn);
+    }
 }

@@ -1,6 +1,7 @@
 // What the implicit quantile head's kernels share: the cosine of the embedding and the pairwise loss.
 #pragma once
 #include "generated/structure.cuh"
+#include "include/eight.cuh"
 #include "include/math.cuh"
 
 #define IQN_COSINES 64
@@ -42,4 +43,13 @@ static __device__ inline void quantile_huber_pair(float target, float z, float t
     const float slope = clamp_to_unit(delta), share = side * slope;
     *loss = fmaf(share, fmaf(-0.5f, slope, delta), *loss);  // Huber = slope (delta - slope / 2)
     *pull += share;
+}
+
+// The same for eight quantiles at once; a NaN shows in both.
+static __device__ inline void quantile_huber_eight(eight target, eight z, eight tau, eight& loss, eight& pull) {
+    const eight delta = target - z, one = eight_of(1.0f);
+    const eight side = eight_where_above(eight_of(0.0f), delta, one - tau, tau);
+    const eight slope = eight_min(one, eight_max(-one, delta)), share = side * slope;
+    loss = eight_fma(share, eight_fma(eight_of(-0.5f), slope, delta), loss);
+    pull = pull + share;
 }

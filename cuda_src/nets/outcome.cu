@@ -67,7 +67,7 @@ extern "C" __global__ void rl_outcome_scale_grad(const float* isv, float* grad_o
 }
 
 // rl_outcome_accuracy: share of closed trades whose outcome the head had right, sparse EMA.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // updates: isv
 // One block, fixed order. outcome_hit, row_weight_outcome [rows]. No close: no update.
 // Slots written: OUTCOME_ACC (the first observation replaces the sentinel 0).

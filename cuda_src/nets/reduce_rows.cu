@@ -5,9 +5,9 @@
 #include "nets/polyak.cuh"
 
 // rl_mean_into_slot: weighted mean of a per-row loss, written to one ISV slot.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if rows <= 1024 else 128
 // updates: isv, nonfinite_parts
-// One block, thread i takes rows i, i + 128, ...; then the block's fixed tree. row_loss, row_weight [rows]: how much of
+// One block, threads take rows in turn; then the block's fixed tree. row_loss, row_weight [rows]: how much of
 // the mean a row is (labels it has, or 1; rows without weight are not looked at); nonfinite_parts [8].
 // No row with weight: the slot is left alone (a dry step is no signal). nonfinite_parts[part] becomes the number of
 // losses that are not finite; the mean shows the NaN.
@@ -43,7 +43,7 @@ extern "C" __global__ void rl_row_mean(const float* matrix, float* row_mean, int
 }
 
 // rl_label_count: how many labels there are, and the factor that makes their losses a mean.
-// launch: blocks 1, block 128
+// launch: blocks 1, block 32 if n <= 4096 else 128
 // One block, fixed order. label [n], -1 = none; label_scale [2] = labels, 1 / max(labels, 1).
 extern "C" __global__ void rl_label_count(const signed char* label, float* label_scale, int n) {
     __shared__ float scratch[32];

@@ -40,7 +40,7 @@ def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: 
     steps = (
         *c51.expected_q(rows, chunk, features),
         *iqn.expected_q(_ROWS, features),
-        Stage("rl_ensemble_action_value", {"n": f"{_ROWS}*{_PAIRS}"}),
+        Stage("rl_ensemble_action_value", {"rows": _ROWS}),
     )
     tiles = -(-rows // _TILE_ROWS)
     # Few rows: as many blocks as run at once, of few pairs each. Many: whole blocks, each with several tiles.

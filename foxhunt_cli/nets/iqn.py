@@ -39,19 +39,19 @@ BUFFERS = (
     *(_scratch(f"iqn_tau{s}", "N_TAU", "1", f"quantile fractions{s}") for s in _SETS),
     *(_scratch(f"iqn_cos{s}", f"N_TAU, {COSINES}", "1", f"cos(i pi tau){s}") for s in _SETS),
     *(_scratch(f"iqn_phi{s}", f"N_TAU, {_H}", "1", f"embedding of the taus{s}") for s in _SETS),
+    *(_scratch(f"iqn_phi{s}_t", f"{_H}, 32", "1", f"the same transposed, zero beyond N_TAU{s}") for s in _SETS[:2]),
     _scratch("iqn_mean_w", f"{_H}, {_PAIRS}", "1", "W scaled by the mean embedding"),
-    _scratch("iqn_q", f"T, B, {_PAIRS}", "scaled", "E[IQN] of every class and action"),
-    _scratch("iqn_next_q", f"R, {_PAIRS}", "scaled", "E[IQN] of the online head at h_n"),
+    _scratch("iqn_q", f"T, B, {_PAIRS}", "scaled", "E[IQN] of every class and action, without bias"),
+    _scratch("iqn_next_q", f"R, {_PAIRS}", "scaled", "E[IQN] of the online head at h_n, without bias"),
     _scratch("iqn_best_action", "R, P", "action", "its argmax", "int8"),
     _scratch("iqn_column", "R, N_ACTIONS", "pair", "columns learned, at h", "int32"),
     _scratch("iqn_next_column", "R, N_ACTIONS", "pair", "columns of the targets, at h_n", "int32"),
     _scratch("iqn_reward", "R, N_ACTIONS", "scaled", "n-step return of a slot"),
-    _scratch("iqn_hw", f"R*N_ACTIONS, {_H}", "1", "h * W[:, column]"),
-    _scratch("iqn_next_hw", f"R*N_ACTIONS, {_H}", "1", "the same of the target head at h_n"),
     _scratch("iqn_z", "R*N_ACTIONS, N_TAU", "scaled", "quantiles at h, without bias"),
     _scratch("iqn_next_z", "R*N_ACTIONS, N_TAU", "scaled", "target quantiles at h_n, without bias"),
     _scratch("grad_iqn_z", "R*N_ACTIONS, N_TAU", "1", "gradient of the loss"),
-    _scratch("grad_iqn_hw", f"R*N_ACTIONS, {_H}", "1", "gradient of the loss"),
+    _scratch("iqn_class_rows", "P, R + 1", "row", "how many rows a class has, then which", "int32"),
+    _scratch("iqn_class_phi", f"P, N_TAU, {_H}", "1", "a class's share of the gradient of the embedding"),
     _scratch("grad_iqn_phi", f"N_TAU, {_H}", "1", "gradient of the loss"),
     _scratch("grad_iqn_slot", "R*N_ACTIONS", "1", "gradient of the slot's bias"),
     _scratch("iqn_slot_loss", "R*N_ACTIONS", "1", "quantile Huber loss of a slot"),
@@ -73,13 +73,15 @@ def _embed(taus: str, head: str = "") -> list[Step]:
 
 
 def expected_q(rows: str = "T*B", features: str = "h_bar", out: str = "iqn_q") -> list[Step]:
-    """E[IQN] of every class and action for ``rows`` encodings, over midpoint taus: linear in the mean embedding."""
+    """E[IQN] of every class and action for ``rows`` encodings, over midpoint taus: linear in the mean embedding.
+
+    Without bias: b_iqn is added where the values are read.
+    """
     return [
         Stage("rl_tau_midpoints", {"iqn_tau": "iqn_tau_mid", "n": "N_TAU"}),
         *_embed("_mid"),
         Stage("rl_iqn_mean_weights", {"iqn_phi": "iqn_phi_mid", "n": "N_TAU", "columns": _PAIRS}),
         Matmul(f"iqn {out}", View(features, rows, _H), View("iqn_mean_w", _H, _PAIRS), View(out, rows, _PAIRS)),
-        Stage("rl_iqn_expected_q", {"iqn_q": out, "rows": rows}),
     ]
 
 
@@ -93,20 +95,19 @@ def draw_taus() -> list[Step]:
 
 def embed_taus() -> list[Step]:
     """Embeddings of the taus: the predictions' by the online head, the targets' by the target head."""
-    return [*_embed(""), *_embed("_next", "target_")]
+    columns = [
+        Stage("rl_iqn_phi_columns", {"iqn_phi": f"iqn_phi{s}", "iqn_phi_t": f"iqn_phi{s}_t", "n": "N_TAU"})
+        for s in ("", "_next")
+    ]
+    return [*_embed(""), *_embed("_next", "target_"), *columns]
 
 
 def quantiles(batch: CriticBatch, *, path: bool, target: bool) -> list[Step]:
     """Quantiles of the columns learned: of the online head at h, or of the target head at h_n."""
-    slots, count = _slots(batch, path)
     head, which, source = ("target_", "_next", batch.next_h) if target else ("", "", batch.h)
-    hw, column = f"iqn{which}_hw", f"iqn{which}_column"
-    names = {"h": source, "w_iqn": f"{head}w_iqn", "iqn_column": column, "iqn_hw": hw}
-    phi, z = View(f"iqn_phi{which}", "N_TAU", _H), View(f"iqn{which}_z", count, "N_TAU")
-    return [
-        Stage("rl_iqn_forward", names | {"rows": batch.rows, "slots": slots}),
-        Matmul(f"iqn{which} quantiles", View(hw, count, _H), phi, z, trans_b=True),
-    ]
+    names = {"h": source, "w_iqn": f"{head}w_iqn", "iqn_phi_t": f"iqn_phi{which}_t"}
+    names |= {"iqn_column": f"iqn{which}_column", "iqn_z": f"iqn{which}_z"}
+    return [Stage("rl_iqn_quantiles", names | {"rows": batch.rows, "slots": _slots(path), "n": "N_TAU"})]
 
 
 def forward(batch: CriticBatch, *, path: bool) -> list[Step]:
@@ -128,11 +129,9 @@ def forward(batch: CriticBatch, *, path: bool) -> list[Step]:
 
 def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = None) -> list[Step]:
     """Loss into its slot and gradients of the four tensors; grad_h: as in c51.loss_and_backward."""
-    slots, count = _slots(batch, path)
+    slots, taus = _slots(path), {"n": "N_TAU"}
     size = {"rows": batch.rows, "slots": slots}
-    grad_z, grad_phi = View("grad_iqn_z", count, "N_TAU"), View("grad_iqn_phi", "N_TAU", _H)
-    phi, hw, grad_hw = View("iqn_phi", "N_TAU", _H), View("iqn_hw", count, _H), View("grad_iqn_hw", count, _H)
-    cosines = View("iqn_cos", "N_TAU", str(COSINES))
+    grad_phi, cosines = View("grad_iqn_phi", "N_TAU", _H), View("iqn_cos", "N_TAU", str(COSINES))
     steps: list[Step] = [
         Stage("rl_iqn_loss", batch.remap("discount", "terminal", "weight") | size | {"slot_loss": "iqn_slot_loss"}),
         Stage(
@@ -143,15 +142,14 @@ def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = No
             {"row_loss": "row_loss_iqn", "row_weight": batch.ones, "rows": batch.rows}
             | {"slot": str(number("LOSS_IQN")), "part": NONFINITE_IQN},
         ),
-        Matmul("iqn grad hw", grad_z, phi, grad_hw),
-        Stage("rl_iqn_backward", {"h": batch.h} | size),
-        Matmul("iqn grad phi", grad_z, hw, grad_phi, trans_a=True),
-        Stage("rl_iqn_phi_backward", {"n": "N_TAU"}),
+        Stage("rl_iqn_class_rows", size),
+        Stage("rl_iqn_backward", {"h": batch.h} | size | taus),
+        Stage("rl_iqn_phi_backward", taus),
         Matmul("iqn grad w_phi", cosines, grad_phi, View("grad_w_iqn_phi", str(COSINES), _H), trans_a=True),
         Matmul("iqn grad b_phi", View(batch.ones, "1", "N_TAU"), grad_phi, View("grad_b_iqn_phi", "1", _H)),
     ]
     if grad_h is not None:
-        steps.append(Stage("rl_iqn_input_grad", {"grad_h": grad_h} | size))
+        steps.append(Stage("rl_iqn_input_grad", {"grad_h": grad_h} | size | taus))
     return steps
 
 
@@ -181,7 +179,6 @@ def _fused(batch: CriticBatch, kernel: str, path: bool) -> tuple[Step, ...]:
     )
 
 
-def _slots(batch: CriticBatch, path: bool) -> tuple[str, str]:
-    """Columns learned a row, and in all."""
-    slots = "N_ACTIONS" if path else "1"
-    return slots, f"{batch.rows}*{slots}"
+def _slots(path: bool) -> str:
+    """Columns learned a row."""
+    return "N_ACTIONS" if path else "1"

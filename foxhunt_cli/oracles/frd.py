@@ -154,15 +154,13 @@ def frd_gradients_match_central_differences(trial: Trial) -> None:
 
 @oracle("frd")
 def frd_logit_gradient_matches_central_differences(trial: Trial) -> None:
-    """The cross-entropy kernel alone, at every logit of a labelled row."""
+    """Softmax and cross-entropy alone, at every logit of a labelled row."""
     rig = _frd(trial)
-    steps = [
-        step
-        for step in frd.loss_and_backward()
-        if getattr(step, "kernel", "") in ("rl_label_count", "rl_frd_softmax_ce_grad")
-    ]
-    rig.run([*frd.forward(), *steps])
+    kernels = ("rl_frd_softmax", "rl_label_count", "rl_frd_softmax_ce_grad")
+    steps = [step for step in (*frd.forward(), *frd.loss_and_backward()) if getattr(step, "kernel", "") in kernels]
+    rig.run([*frd.forward(), *frd.loss_and_backward()])
     analytic, logits = rig.get("grad_frd_logits")[0, 0], rig.get("frd_logits")
+    rig.set("b_frd2", np.zeros(_HORIZONS * _BUCKETS))  # the softmax adds it to the logits
     step = 1e-5 if rig.double else 1e-2
     numeric = np.zeros_like(analytic)
     for index in np.ndindex(*analytic.shape):

@@ -85,7 +85,7 @@ def iqn_forward_matches_numpy(trial: Trial) -> None:
     trial.close("quantiles at the row's class", z.transpose(0, 2, 1), got, ROUNDING * 10)
     middle = rig.get("replay_next_h")[:, None, :] * _phi(rig, (np.arange(N) + 0.5) / N)
     mean = (middle @ rig.get("w_iqn") + rig.get("b_iqn")).mean(1)
-    trial.close("E[IQN] over midpoints", mean, rig.get("iqn_next_q"), ROUNDING)
+    trial.close("E[IQN] over midpoints", mean, rig.get("iqn_next_q") + rig.get("b_iqn"), ROUNDING)
     trial.equal("argmax", mean.reshape(R, P, A).argmax(-1), rig.get("iqn_best_action"))
 
 
@@ -202,15 +202,17 @@ def iqn_gradient_of_unvisited_columns_is_zero(trial: Trial) -> None:
 
 @oracle("iqn")
 def ensemble_value_mixes_by_alpha(trial: Trial) -> None:
-    """alpha C51 + (1 - alpha) IQN; the ends are the heads themselves."""
+    """alpha C51 + (1 - alpha) (IQN + its bias); the ends are the heads themselves."""
     rng = np.random.default_rng(1)
-    c51_q, iqn_q = rng.standard_normal((2, 50)).astype(np.float32)
+    c51_q, iqn_q = rng.standard_normal((2, 6, 2 * A)).astype(np.float32)
+    bias = rng.standard_normal(2 * A).astype(np.float32)
     for alpha in (0.0, 0.3, 1.0):
         arrays = {
             "c51_q": c51_q,
             "iqn_q": iqn_q,
+            "b_iqn": bias,
             "isv": isv_values(ensemble_alpha=alpha),
-            "ensemble_q": np.zeros(50, np.float32),
+            "ensemble_q": np.zeros_like(c51_q),
         }
-        got = trial.run("rl_ensemble_action_value", arrays, n=50)["ensemble_q"]
-        trial.close(f"alpha {alpha}", alpha * c51_q + (1.0 - alpha) * iqn_q, got, 1e-6)
+        got = trial.run("rl_ensemble_action_value", arrays, rows=6, P=2)["ensemble_q"]
+        trial.close(f"alpha {alpha}", alpha * c51_q + (1.0 - alpha) * (iqn_q + bias), got, 1e-6)
