@@ -47,7 +47,7 @@ _BEFORE_REPLAY = {
     "optimiser": r"rl_grad_|rl_adam",
 }
 _IN_REPLAY = {
-    "critic: sample": r"rl_per_(sample|gather|weights)",
+    "critic: sample": r"rl_per_(sample|gather|weights)|rl_sample_windows|rl_fresh_pick",
     "critic: path targets": r"rl_path",
     "critic: noise": r"rl_sample_noise|rl_noisy_compose",
     "critic: C51 forward": r"c51( next| target)?$|argmax_expected_q|rl_c51_next",

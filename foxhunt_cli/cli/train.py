@@ -24,6 +24,7 @@ OPTIONS = {
     "rollout": ("rollout", "--rollout"),
     "updates": ("updates", "--updates"),
     "replay_batch": ("replay_batch", "--replay-batch"),
+    "replay_encoding": ("replay_encoding", "--replay-encoding"),
     "hindsight": ("hindsight", "--hindsight"),
     "hindsight_directions": ("hindsight_directions", "--hindsight-directions"),
     "reward": ("reward", "--reward"),
@@ -70,6 +71,9 @@ def train(
         int | None, typer.Option("--updates", help="Critic updates an iteration; 0 = PPO alone [4].")
     ] = None,
     replay_batch: Annotated[int | None, typer.Option("--replay-batch", help="Rows of a critic update [256].")] = None,
+    replay_encoding: Annotated[
+        str | None, typer.Option("--replay-encoding", help="stored, or fresh: encoded anew for each update [stored].")
+    ] = None,
     hindsight: Annotated[str | None, typer.Option("--hindsight", help="none, close, peak or path [path].")] = None,
     hindsight_directions: Annotated[
         str | None, typer.Option("--hindsight-directions", help="both, backward, forward or off [both].")

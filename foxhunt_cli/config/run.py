@@ -95,6 +95,9 @@ class RunConfig(BaseModel):
     replay_capacity: int | None = Field(None, ge=1)
     """Slots of the replay, a power of two; by default the next one at or above 32,768 and 128 a row."""
 
+    replay_encoding: Literal["stored", "fresh"] = "stored"
+    """What the critic learns from: encodings as they were stored, or sampled moments encoded anew (costs more)."""
+
     hindsight: Literal["none", "close", "peak", "path"] = "path"
     """path: the critic learns every position and action from the price path, and hindsight repeats the moments that
     mattered. close, peak: it learns the executed action, and hindsight adds a labelled transition. none: neither."""
@@ -238,6 +241,16 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"best needs evaluations on held-out data, got eval_every = {self.eval_every} and holdout = "
                 f"{self.holdout:g}; use --eval-every 2000 and --set holdout=0.2, or leave --best out"
+            )
+        if self.replay_encoding == "fresh" and self.context == "encoder":
+            raise ValueError(
+                "replay_encoding = fresh needs context = heads (an encoding that knows the position cannot be made "
+                "again from the market alone); use --replay-encoding stored or --context heads"
+            )
+        if self.replay_encoding == "fresh" and self.hindsight in ("close", "peak"):
+            raise ValueError(
+                f"replay_encoding = fresh needs hindsight = path or none (transitions of label {self.hindsight} are "
+                "not moments of the market); use --replay-encoding stored or --hindsight path"
             )
         if self.entry_gates and not self.updates:
             raise ValueError("entry_gates needs a critic, got updates = 0; use --updates 1 or entry_gates = false")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from foxhunt_cli.nets import c51, distill, iqn, popart, spectral, target
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import CriticBatch
-from foxhunt_cli.pipeline import learn
+from foxhunt_cli.pipeline import fresh, learn
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Step
 from foxhunt_cli.replay import hindsight, path_targets, per
@@ -62,6 +62,7 @@ def updates(shape: Shape) -> list[Step | Fused]:
     for update in range(shape.updates):
         steps += [
             *per.sample(),
+            *(fresh.instead_of_stored(shape) if shape.fresh else ()),
             *(path_targets.targets() if path else ()),
             *(c51.draw_noise() if shape.noisy else c51.no_noise()),
             *c51.compose_noise(),

@@ -25,6 +25,10 @@ class Shape:
     """R: transitions of a replay batch."""
     capacity: int = 32_768
     """C: slots of the replay."""
+    n_step: int = 8
+    """Steps of a replay window."""
+    fresh: bool = False
+    """Sampled moments are encoded anew instead of learned from as they were stored."""
     hindsight: str = "path"
     """What the critic learns from and hindsight adds: "none", "close", "peak" or "path"."""
     directions: str = "both"
@@ -66,6 +70,11 @@ class Shape:
     def critic(self) -> bool:
         """Whether there is a critic at all."""
         return self.updates > 0
+
+    @property
+    def drifts(self) -> bool:
+        """Whether stored encodings can be made again, and so how far they have drifted can be measured."""
+        return self.critic and not self.sees_position
 
     @property
     def path(self) -> bool:

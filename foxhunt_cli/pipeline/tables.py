@@ -24,8 +24,9 @@ from foxhunt_cli.nets import (
     supervised,
     target,
 )
+from foxhunt_cli.pipeline import fresh
 
-_FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS)
+_FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, fresh.BUFFERS)
 _HEADS = (frd, direction, outcome, supervised)
 _NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, iqn, distill, popart, spectral, target)
 

@@ -14,6 +14,7 @@ import numpy as np
 from foxhunt_cli.buffers.arena import allocate
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.device.base import Device, Plan, Progress
 from foxhunt_cli.device.rng import seed_states
 from foxhunt_cli.isv.seeds import seed_values
@@ -22,7 +23,7 @@ from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
-from foxhunt_cli.pipeline import control, critic, learn
+from foxhunt_cli.pipeline import control, critic, fresh, learn
 from foxhunt_cli.pipeline.build import build, done_by, kernels_of, names_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
@@ -33,6 +34,7 @@ from foxhunt_cli.replay import hindsight
 from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
+DRIFT_EVERY = 64  # iterations between two measurements of the drift of stored encodings
 PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
 PASSES_MAX, STEPS_A_PASS = 4, 2048  # on-policy passes an iteration, and what one is in slot ROLLOUT_STEPS
 N_TAU = 32
@@ -48,6 +50,7 @@ _RANDOM_STREAMS = {
     "rng_c51_target_noise": "noise/target_c51",
     "rng_tau": "tau",
     "rng_tau_next": "tau/next",
+    "rng_drift": "drift",
 }
 _ONES = ("ones", "ones_replay")
 _OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
@@ -62,6 +65,7 @@ class Engine:
 
     kernels: those whose work an iteration does, launched on their own or within a fused one.
     prefill: the plan of the first ``prefill_iterations`` iterations, in which the critic does not learn yet.
+    drift: measures how old stored encodings are, before every DRIFT_EVERY-th iteration from then on.
     """
 
     device: Device
@@ -73,11 +77,14 @@ class Engine:
     operations: int
     prefill: Plan | None = None
     prefill_iterations: int = 0
+    drift: Plan | None = None
     done: int = 0
     drained: int = 0
 
     def iterate(self) -> None:
         """Enqueue one iteration. Nothing is allocated and nothing crosses the bus."""
+        if self.drift is not None and self.done >= self.prefill_iterations and self.done % DRIFT_EVERY == 0:
+            self.drift.run()
         self.current_plan().run()
         self.done += 1
 
@@ -117,6 +124,8 @@ def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
         updates=config.updates,
         replay_batch=config.replay_batch,
         capacity=capacity,
+        n_step=n_step_of(config),
+        fresh=config.replay_encoding == "fresh" and config.updates > 0,
         hindsight=config.hindsight,
         directions=config.hindsight_directions,
         entry_gates=config.entry_gates,
@@ -158,6 +167,11 @@ def frozen_controllers(config: RunConfig) -> frozenset[str]:
     return frozenset(frozen)
 
 
+def n_step_of(config: RunConfig) -> int:
+    """Steps of a replay window; no controller moves the slot."""
+    return round(float(seed_values(config.isv, config.preset)[number("N_STEP")]))
+
+
 def passes_of(config: RunConfig) -> int:
     """On-policy passes an iteration has at most: what slot ROLLOUT_STEPS is fixed at, else all there can be."""
     if "rollout_steps" not in frozen_controllers(config):
@@ -179,6 +193,7 @@ def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
         "R": config.replay_batch,
         "C": shape.capacity,
         "N_TAU": N_TAU,
+        **fresh.sizes(shape),
         "RING": RING,
         "N_SNAP": data.n_snapshots,
         "N_SPANS": data.n_spans,
@@ -204,12 +219,18 @@ def build_engine(
 ) -> Engine:
     """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column)."""
     shape, dims = shape_of(config, device), dimensions(config, data)
+    if shape.fresh and data.n_snapshots < dims["FW"]:
+        raise DataError(
+            f"the training range has {data.n_snapshots:,} snapshots, replay_encoding = fresh encodes {dims['FW']} of "
+            "them for a sample; use more data, a smaller --rollout or --replay-encoding stored"
+        )
     layout, parameters = _parameters(device, config, shape, dims)
     listed = steps(shape)
+    drift = fresh.drift(shape) if steps is training and shape.drifts else []
 
     arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
-    wanted = names_of(listed) - set(arrays)
+    wanted = names_of([*listed, *drift]) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
     operations = build(listed, arrays, dims, device)
@@ -218,7 +239,7 @@ def build_engine(
         dims,
         arrays,
         layout,
-        tuple(done_by(listed)),
+        tuple(done_by([*listed, *drift])),
         device.plan(operations, use_graph=config.graph),
         len(operations),
     )
@@ -226,13 +247,14 @@ def build_engine(
         first = build(training(shape, learn_critic=False), arrays, dims, device)
         engine.prefill = device.plan(first, use_graph=config.graph)
         engine.prefill_iterations = prefill_iterations(config)
+    if drift:
+        engine.drift = device.plan(build(drift, arrays, dims, device), use_graph=config.graph)
     return engine
 
 
 def prefill_iterations(config: RunConfig) -> int:
     """Iterations until the replay surely holds PREFILL_BATCHES batches: a row's first N_STEP steps push nothing."""
-    n_step = int(seed_values(config.isv, config.preset)[number("N_STEP")])
-    moments = PREFILL_BATCHES * config.replay_batch + n_step * config.batch
+    moments = PREFILL_BATCHES * config.replay_batch + n_step_of(config) * config.batch
     return -(-moments // (config.batch * config.rollout))
 
 
@@ -240,6 +262,7 @@ def compile_run(device: Device, config: RunConfig, progress: Progress | None = N
     """Compile every kernel of a training run in one go: preparation, training, evaluation."""
     shape = shape_of(config, device)
     lists = [training, playing, following, judging, *([playing_by_value] if shape.critic else [])]
+    lists += [fresh.drift] if shape.drifts else []
     names = [*PREPARE_KERNELS, *(name for steps in lists for name in kernels_of(steps(shape)))]
     conditional = kernels_of(training(shape), conditional=True)
     device.compile([kernel(n) for n in dict.fromkeys(names)], progress, [kernel(n) for n in conditional])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from foxhunt_cli.market.plays import PER_STEP
+from foxhunt_cli.pipeline import fresh
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage
-from foxhunt_cli.pipeline.validate import problems
+from foxhunt_cli.pipeline.validate import problems, writes
 
 # What the environment reports for evaluation, baselines and people; training itself does not read all of it.
 REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated",
-            "diag_ring", "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd",
+            "diag_ring", "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd", "fresh_rstd",
             "replay_next_lots", "replay_reward", "replay_discount"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
 PLAY_ONLY = {
@@ -44,6 +45,8 @@ CHOICES = {
     "C51 alone": {"quantiles": False},
     "no noise": {"noisy": False},
     "nothing taught": {"distils": False},
+    "fresh encodings": {"fresh": True},
+    "fresh encodings, mlp, executed action": {"fresh": True, "encoder": "mlp", "hindsight": "none"},
     "nothing taught, executed action": {"distils": False, "quantiles": False, "hindsight": "peak"},
     "four passes": {"passes": 4},
     "three passes, fixed": {"passes": 3, "frozen": frozenset({"rollout_steps"})},
@@ -74,6 +77,13 @@ def test_play_lists_are_sound(steps, choice: dict) -> None:
         steps(Shape(**choice)), host_writes={"new_episode"}, host_reads=REPORTED | PLAY_ONLY | SEES_POSITION
     )
     assert found == []
+
+
+@pytest.mark.parametrize("choice", [{}, {"encoder": "mlp"}, {"fresh": True}])
+def test_the_list_that_measures_drift_is_sound(choice: dict) -> None:
+    steps = fresh.drift(Shape(4, **choice))
+    batch = {name for step in steps[:1] for name in writes(step)}  # of a sample only slot and moment matter here
+    assert problems(steps, host_reads=REPORTED | {*batch, "replay_next_h"}) == []
 
 
 def test_validator_sees_a_stage_that_comes_too_early() -> None:
