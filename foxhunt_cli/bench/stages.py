@@ -19,7 +19,7 @@ _SHARED = re.compile(r"rl_mean_into_slot|rl_label_count|rl_row_mean|rl_square_su
 _ENCODER = re.compile(r"(target_)?(vsn|m1|m2|mamba2|cfc|mlp)[ _]|(bias_tanh|tanh_backward|zero cfc_recurrent)$")
 _BACKWARD = re.compile(r"grad |_backward")
 _FORWARD_ONLY = ("target_", "encoder_grad", "x_next", "gap_next", "next_h")
-_REPLAY = re.compile(r"rl_path_next_class|rl_per_sample")  # the first of these opens the replay updates
+_REPLAY = re.compile(r"rl_per_sample")  # opens the replay updates
 
 # Stage -> pattern of its steps, tried from the top; each table for its half of the iteration.
 _EITHER = {
@@ -40,16 +40,19 @@ _BEFORE_REPLAY = {
     "replay: push": r"rl_per_",
     "replay: hindsight": r"rl_hindsight_",
     "policy losses": r"zero nonfinite|rl_value_rows|gae_|rl_advantage|ppo_clipped|rl_value_loss|rl_loss_reduce",
-    "distillation": r"rl_atom_support|c51 |rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap|rl_q_pi|rl_distill"
+    "distillation": r"rl_atom_support|c51( |$)|rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap|rl_q_pi|rl_distill"
     r"|rl_kl_reference",
     "policy and value backward": r"(pi|v) grad",
     "supervised heads": r"gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
+    "critic gradient": r"rl_moment_batch|rl_path_targets|rl_sample_noise|rl_noisy|zero c51|zero critic_grad|argmax_exp"
+    r"|rl_q_|rl_sample_tau|rl_add_encoding",
+    "critic: path targets": r"rl_path_next_class",
     "optimiser": r"rl_grad_|rl_adam",
 }
 _IN_REPLAY = {
     "critic: sample": r"rl_per_(sample|gather|weights)|rl_sample_windows|rl_fresh_pick",
     "critic: path targets": r"rl_path",
-    "critic: noise": r"rl_sample_noise|rl_noisy_compose",
+    "critic: noise": r"rl_sample_noise|rl_noisy_compose|zero c51",
     "critic: C51 forward": r"c51( next| target)?$|argmax_expected_q|rl_c51_next",
     "critic: C51 backward": r"bellman|rl_c51_\w*loss|rl_q_|c51 grad|rl_noisy_backward",
     "critic: IQN backward": r"rl_iqn_(loss|backward|phi_backward)|iqn grad",

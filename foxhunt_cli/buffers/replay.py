@@ -65,6 +65,7 @@ _SAMPLE = (
     _batch("replay_terminal", "uint8", "0/1", "no bootstrap at the end of the window"),
     _batch("path_return", "float32", "scaled", "R(p, a) of every class and action", ", P*N_ACTIONS"),
     _batch("path_discount", "float32", "1", "gamma^n of now"),
+    _batch("critic_grad_h", "float32", "1", "gradient of the critic's loss, for the encoder", ", HIDDEN_DIM"),
     Buffer("next_class", "P, N_ACTIONS", "int8", "iteration", "class", "class after each action from each class"),
 )
 

@@ -24,7 +24,9 @@ OPTIONS = {
     "rollout": ("rollout", "--rollout"),
     "updates": ("updates", "--updates"),
     "replay_batch": ("replay_batch", "--replay-batch"),
+    "critic_grad": ("critic_grad", "--critic-grad"),
     "replay_encoding": ("replay_encoding", "--replay-encoding"),
+    "gae_lambda": ("isv.gae_lambda", "--gae-lambda"),
     "hindsight": ("hindsight", "--hindsight"),
     "hindsight_directions": ("hindsight_directions", "--hindsight-directions"),
     "reward": ("reward", "--reward"),
@@ -71,8 +73,14 @@ def train(
         int | None, typer.Option("--updates", help="Critic updates an iteration; 0 = PPO alone [4].")
     ] = None,
     replay_batch: Annotated[int | None, typer.Option("--replay-batch", help="Rows of a critic update [256].")] = None,
+    critic_grad: Annotated[
+        bool | None, typer.Option("--critic-grad", help="The critic's loss teaches the encoder too.")
+    ] = None,
     replay_encoding: Annotated[
         str | None, typer.Option("--replay-encoding", help="stored, or fresh: encoded anew for each update [stored].")
+    ] = None,
+    gae_lambda: Annotated[
+        float | None, typer.Option("--gae-lambda", help="Lambda of the advantages, 0 to 1 [0.95].")
     ] = None,
     hindsight: Annotated[str | None, typer.Option("--hindsight", help="none, close, peak or path [path].")] = None,
     hindsight_directions: Annotated[

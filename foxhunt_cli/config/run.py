@@ -95,6 +95,9 @@ class RunConfig(BaseModel):
     replay_capacity: int | None = Field(None, ge=1)
     """Slots of the replay, a power of two; by default the next one at or above 32,768 and 128 a row."""
 
+    critic_grad: bool = False
+    """The critic's loss on the iteration's own moments teaches the encoder too; by default only the other heads do."""
+
     replay_encoding: Literal["stored", "fresh"] = "stored"
     """What the critic learns from: encodings as they were stored, or sampled moments encoded anew (costs more)."""
 
@@ -241,6 +244,11 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"best needs evaluations on held-out data, got eval_every = {self.eval_every} and holdout = "
                 f"{self.holdout:g}; use --eval-every 2000 and --set holdout=0.2, or leave --best out"
+            )
+        if self.critic_grad and not (self.updates and self.hindsight == "path"):
+            raise ValueError(
+                f"critic_grad needs a critic that learns from path targets, got updates = {self.updates} and hindsight "
+                f"= {self.hindsight}; use --hindsight path and --updates 1 or more, or leave --critic-grad out"
             )
         if self.replay_encoding == "fresh" and self.context == "encoder":
             raise ValueError(

@@ -6,12 +6,14 @@ they are a dozen updates old. Where the encoding knows the position (the recipe 
 
 from __future__ import annotations
 
-from foxhunt_cli.nets import c51, distill, iqn, popart, spectral, target
+from dataclasses import replace
+
+from foxhunt_cli.nets import c51, c51_update, distill, iqn, popart, spectral, target
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import CriticBatch
 from foxhunt_cli.pipeline import fresh, learn
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Fused, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero, chosen
 from foxhunt_cli.replay import hindsight, path_targets, per
 
 _PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
@@ -55,22 +57,68 @@ def lesson(shape: Shape) -> list[Step | Fused]:
     return [distill.lesson(all_classes=shape.every_class)] if shape.distils else [*distill.reference()]
 
 
+def encoder_lesson(shape: Shape) -> list[Step | Fused]:
+    """grad_h += gradient of the critic's loss on this iteration's own moments, R at a time.
+
+    Its tensors do not learn here. Nothing where the run does not ask for it. Behind ``teach``, whose atoms it uses.
+    """
+    if not shape.critic_teaches_encoder:
+        return []
+    steps: list[Step | Fused] = [
+        *path_targets.table(),
+        *(c51.draw_noise() if shape.noisy else c51.no_noise()),
+        *c51.compose_noise(),
+        *([*iqn.draw_taus(), *iqn.embed_taus()] if shape.quantiles else ()),
+    ]
+    moments = shape.rollout * shape.batch
+    for row0 in range(0, moments, shape.replay_batch):
+        rows = str(min(shape.replay_batch, moments - row0))
+        batch, place = replace(_PATH_BATCH, rows=rows), {"row0": str(row0), "rows": rows}
+        steps += [
+            Stage("rl_moment_batch", {**place, "target_h": shape.features}),
+            Stage("rl_path_targets", {"R": rows}),
+            Zero("critic_grad_h"),
+            *c51.forward(batch),
+            *c51.loss_and_backward(batch, 0, path=True, grad_h="critic_grad_h"),
+        ]
+        if shape.quantiles:
+            steps += [
+                *iqn.forward(batch, path=True),
+                *iqn.loss_and_backward(batch, path=True, grad_h="critic_grad_h"),
+            ]
+        steps.append(Stage("rl_add_encoding_gradient", place))
+    return steps
+
+
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
+    steps: list[Step | Fused] = [*(path_targets.table() if shape.path else ())]
+    for number in range(shape.updates):
+        steps += update(shape, number).steps
+    return [*steps, *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
+
+
+def update(shape: Shape, number: int) -> Fused:
+    """Replay update ``number`` of the iteration; behind the last, how far the target head is."""
     path, batch = shape.path, _PATH_BATCH if shape.path else _EXECUTED_BATCH
-    steps: list[Step | Fused] = [*(path_targets.table() if path else ())]
-    for update in range(shape.updates):
-        steps += [
-            *per.sample(),
-            *(fresh.instead_of_stored(shape) if shape.fresh else ()),
-            *(path_targets.targets() if path else ()),
-            *(c51.draw_noise() if shape.noisy else c51.no_noise()),
-            *c51.compose_noise(),
-            *c51.forward(batch),
-            *c51.loss_and_backward(batch, update, path=path),
-            *([iqn.update(batch, path=path)] if shape.quantiles else ()),
-            *learn.optimiser("critic"),
-            *per.update_priorities(shape.capacity, shape.replay_batch),
-            *target.polyak(),
-        ]
-    return [*steps, *target.divergence(), *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
+    again = fresh.instead_of_stored(shape) if shape.fresh else []
+    quantiles = [iqn.update(batch, path=path)] if shape.quantiles else []
+    steps: tuple[Step | Fused, ...] = (
+        per.batch(path=path),
+        *again,
+        *(c51.draw_noise() if shape.noisy else c51.no_noise()),
+        *c51.compose_noise(),
+        *c51.forward(batch),
+        *c51.loss_and_backward(batch, number, path=path),
+        *quantiles,
+        *learn.optimiser("critic"),
+        per.priorities(shape.capacity, shape.replay_batch),
+        *target.polyak(),
+        *(target.divergence() if number + 1 == shape.updates else ()),
+    )
+    launches = c51_update.launches(
+        c51_update.Update(batch, number, shape.updates, shape.replay_batch, path=path, noisy=shape.noisy),
+        chosen(again, "tf32"),
+        chosen(quantiles, "tf32"),
+    )
+    return Fused(launches, steps, tf32=True)

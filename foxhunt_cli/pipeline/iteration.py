@@ -22,6 +22,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     learn_critic False: the replay still fills, the critic neither learns nor teaches (the first iterations of a run).
     """
     critic_on = shape.critic and learn_critic
+    to_encoder = critic.encoder_lesson(shape) if critic_on else ()
     steps: list[Step | Fused] = [
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),
@@ -29,8 +30,8 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         *encoding.behind_steps(shape),
         *control.end_of_rollout(shape.frozen, plateau=shape.plateau, reproject=shape.critic and shape.reproject),
         *(critic.store(shape) if shape.critic else ()),
-        *learn.update(shape, critic.teach(shape) if critic_on else ()),
-        *learn.further_passes(shape, critic.lesson(shape) if critic_on else ()),
+        *learn.update(shape, critic.teach(shape) if critic_on else (), to_encoder),
+        *learn.further_passes(shape, critic.lesson(shape) if critic_on else (), to_encoder),
         *(critic.updates(shape) if critic_on else ()),
         *control.after_updates_controllers(critic=critic_on),
         Stage("rl_loss_total"),

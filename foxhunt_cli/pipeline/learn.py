@@ -56,15 +56,20 @@ def next_window_forward(shape: Shape) -> list[Step]:
     return [*ENCODERS[shape.encoder].next_window_forward(), Stage("rl_encoder_next_state"), *policy.value_at(1)]
 
 
-def update(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[Step | Fused]:
+def update(
+    shape: Shape, lessons: Sequence[Step | Fused] = (), encoder_lessons: Sequence[Step | Fused] = ()
+) -> list[Step | Fused]:
     """The first pass over the iteration's T*B rows.
 
-    lessons: what adds to the logits' gradient between the surrogate and the backward (distillation).
+    lessons: what adds to the logits' gradient between the surrogate and the backward (distillation). encoder_lessons:
+    what adds to the encodings' gradient beside the heads.
     """
-    return [Zero("nonfinite_parts"), *_pass(shape, lessons)]
+    return [Zero("nonfinite_parts"), *_pass(shape, lessons, encoder_lessons)]
 
 
-def further_passes(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[Step | Fused]:
+def further_passes(
+    shape: Shape, lessons: Sequence[Step | Fused] = (), encoder_lessons: Sequence[Step | Fused] = ()
+) -> list[Step | Fused]:
     """Passes 2 to ``shape.passes`` over the same rows, each from new encodings and outputs.
 
     Where the controller of slot ROLLOUT_STEPS runs, the device decides in each iteration how many of them there are.
@@ -73,12 +78,18 @@ def further_passes(shape: Shape, lessons: Sequence[Step | Fused] = ()) -> list[S
     steps: list[Step | Fused] = [Stage("rl_open_passes")] if adaptive else []
     encode = window_forward if shape.sees_position else forward
     for number in range(2, shape.passes + 1):
-        own = [*encode(shape), *_pass(shape, lessons, again=True)]
+        own = [*encode(shape), *_pass(shape, lessons, encoder_lessons, again=True)]
         steps += only_when(f"pass_{number}", own) if adaptive else own
     return steps
 
 
-def _pass(shape: Shape, lessons: Sequence[Step | Fused], *, again: bool = False) -> list[Step | Fused]:
+def _pass(
+    shape: Shape,
+    lessons: Sequence[Step | Fused],
+    encoder_lessons: Sequence[Step | Fused],
+    *,
+    again: bool = False,
+) -> list[Step | Fused]:
     """Losses, backward, update. The policy's backward writes grad_h first, the other heads add to it."""
     ready = shape.entry_gates and not again  # the gate needed the forward returns before the rollout
     heads = [supervised.update(frd_ready=ready, labelled=again)] if shape.supervised else []
@@ -87,6 +98,7 @@ def _pass(shape: Shape, lessons: Sequence[Step | Fused], *, again: bool = False)
         *lessons,
         *policy.backward(context=not shape.sees_position),
         *heads,
+        *encoder_lessons,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
         *optimiser("policy", publish=not again),
     ]

@@ -51,6 +51,8 @@ class Shape:
     """The critic has a quantile head (IQN) beside C51."""
     noisy: bool = True
     """C51 learns under noise on its weights."""
+    critic_teaches_encoder: bool = False
+    """The critic's loss on the iteration's own moments gives the encoder a gradient as well."""
     reproject: bool = True
     """The critic's distributions stay where they were when the atom span grows."""
     fusion: Fusion = "none"

@@ -136,6 +136,7 @@ def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
         distils=config.distillation != "off",
         quantiles=config.iqn,
         noisy=config.noisy,
+        critic_teaches_encoder=config.critic_grad,
         reproject=config.reward == "mark_to_market",
         fusion=fusion_of(config, device),
     )

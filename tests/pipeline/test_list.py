@@ -45,6 +45,7 @@ CHOICES = {
     "C51 alone": {"quantiles": False},
     "no noise": {"noisy": False},
     "nothing taught": {"distils": False},
+    "critic teaches the encoder": {"critic_teaches_encoder": True, "replay_batch": 40, "passes": 4},
     "fresh encodings": {"fresh": True},
     "fresh encodings, mlp, executed action": {"fresh": True, "encoder": "mlp", "hindsight": "none"},
     "nothing taught, executed action": {"distils": False, "quantiles": False, "hindsight": "peak"},
