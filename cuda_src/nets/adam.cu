@@ -2,20 +2,11 @@
 //
 // A span is a contiguous part of the flat parameter vector that one update owns (the on-policy tensors, or the
 // critic's). group_code, branch_code and encoder_code hold one byte per CHUNK parameters.
-#include "generated/isv_slots.cuh"
 #include "include/eight.cuh"
-#include "include/math.cuh"
 #include "include/reduce.cuh"
+#include "nets/adam.cuh"
 
-#define CHUNK 32              // parameters per code byte (nets/params.py)
-#define N_BRANCHES 5
-#define N_GROUPS 6
-#define N_NONFINITE_PARTS 8   // counters of losses that were not finite, by stage (nets/target.py)
-#define GROUP_PI 2
-#define GROUP_V 3
-#define GROUP_IQN 5
 #define NORM_EMA_RATE 0.05f
-#define FAULT_LIMIT 3u        // updates in a row that were not finite before updating stops for good
 
 // rl_grad_chunk_squares: sum of squares of each chunk of gradients.
 // launch: threads n_chunks, block 64
@@ -90,9 +81,7 @@ extern "C" __global__ void rl_grad_norms(const float* chunk_square, const unsign
     }
     for (int g = 0; g < N_GROUPS; ++g) {
         if (!present[g]) continue;
-        const float n = (float)++adam_step[g];
-        update_control[2 + 2 * g] = 1.0f / (1.0f - powf(isv[ISV_ADAM_BETA1], n));
-        update_control[3 + 2 * g] = 1.0f / sqrtf(1.0f - powf(isv[ISV_ADAM_BETA2], n));
+        adam_corrections(isv, (float)++adam_step[g], update_control + 2 + 2 * g, update_control + 3 + 2 * g);
     }
 }
 
@@ -108,19 +97,12 @@ extern "C" __global__ void rl_adam_step(float* params, const float* grads, float
                                         const float* isv, int n_chunks) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, chunk = i / (CHUNK / EIGHT);
     if (chunk >= n_chunks || update_control[0] == 0.0f) return;
-    const int group = group_code[chunk];
-    const float base = group == GROUP_IQN ? isv[ISV_IQN_LR] : isv[ISV_LR_BCE + group];
-    const float rate = base * isv[ISV_BRANCH_LR_MULT_VSN + branch_code[chunk]];
+    const AdamRule rule = adam_rule(isv, update_control, group_code[chunk], branch_code[chunk]);
     const float clip = encoder_code[chunk] ? update_control[1] : 1.0f;
-    const float beta1 = isv[ISV_ADAM_BETA1], beta2 = isv[ISV_ADAM_BETA2];
     const long long at = (long long)i * EIGHT;
-    const eight g = eight_load(grads + at) * clip;
-    const eight m = eight_fma(eight_of(beta1), eight_load(adam_m + at), (1.0f - beta1) * g);
-    const eight v = eight_fma(eight_of(beta2), eight_load(adam_v + at), (1.0f - beta2) * g * g);
+    eight m = eight_load(adam_m + at), v = eight_load(adam_v + at);
+    const eight w = adam_step(rule, eight_load(params + at), eight_load(grads + at) * clip, &m, &v);
+    eight_store(params + at, w);
     eight_store(adam_m + at, m);
     eight_store(adam_v + at, v);
-    const eight denominator =
-        eight_fma(eight_sqrt(v), eight_of(update_control[3 + 2 * group]), eight_of(isv[ISV_ADAM_EPS]));
-    const eight step = m * update_control[2 + 2 * group] / denominator, w = eight_load(params + at);
-    eight_store(params + at, w - rate * eight_fma(eight_of(isv[ISV_WEIGHT_DECAY]), w, step));
 }

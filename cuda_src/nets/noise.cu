@@ -1,6 +1,5 @@
-// Factorised Gaussian noise of noisy linear layers (Fortunato 2018): W = w + sw (f(e_in) x f(e_out)), b + sb f(e_out).
-#include "include/math.cuh"
-#include "include/rng.cuh"
+// Noisy linear layers (noise.cuh): the noise, the weights under it, the gradients behind it.
+#include "nets/noise.cuh"
 
 // rl_sample_noise: f(e) = sign(e) sqrt(|e|) of standard normals.
 // launch: threads n, block 64
@@ -8,9 +7,7 @@
 // One thread an element. rng_noise [n] xorshift32 states; noise [n]: the inputs' factors, then the outputs'.
 extern "C" __global__ void rl_sample_noise(unsigned int* rng_noise, float* noise, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    const float e = normal01(&rng_noise[i]);
-    noise[i] = signf(e) * sqrtf(fabsf(e));
+    if (i < n) noise[i] = noise_factor(&rng_noise[i]);
 }
 
 // rl_noisy_compose: the layer's weights under this noise.
@@ -26,10 +23,10 @@ extern "C" __global__ void rl_noisy_compose(const float* w, const float* sw, con
     if (row < inputs) {
         const float in_factor = noise[row];
         for (int n = threadIdx.x; n < outputs; n += blockDim.x) {
-            noisy_w[start + n] = fmaf(sw[start + n], in_factor * out_factor[n], w[start + n]);
+            noisy_w[start + n] = noisy_weight(w[start + n], sw[start + n], in_factor, out_factor[n]);
         }
     } else {
-        for (int n = threadIdx.x; n < outputs; n += blockDim.x) noisy_b[n] = fmaf(sb[n], out_factor[n], b[n]);
+        for (int n = threadIdx.x; n < outputs; n += blockDim.x) noisy_b[n] = noisy_bias(b[n], sb[n], out_factor[n]);
     }
 }
 

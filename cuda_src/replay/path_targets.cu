@@ -7,11 +7,8 @@
 // A window shorter than the latency (n < l, a flushed one) is the same formula: the bootstrap at n counts p' from n on,
 // S_n - S_l takes back what p' does not earn before the fill. A position's order never crosses a session
 // break: an episode keeps `latency` snapshots of its session behind its end.
-#include "env/book.cuh"
-#include "env/targets.cuh"
+#include "replay/path_targets.cuh"
 #include "replay/replay.cuh"
-
-#define PATH_LOTS_MAX 16  // largest order: from one lot limit (at most 8) to the other
 
 // Least units that hold `lots` lots, opened in orders of at most `largest` lots.
 static __device__ inline int units_least(int lots, int largest) {
@@ -37,9 +34,8 @@ extern "C" __global__ void rl_path_next_class(const float* isv, signed char* nex
 // rl_path_targets: path_return [R, P*11] = R(p, a) of every sample, path_discount [R] = gamma^n.
 // launch: threads R, block 32
 // One thread a sample: 2 walks an order size (buy and sell), n mids, then P*11 multiply-adds. replay_index [R] data
-// index, replay_n [R]; book columns [N_SNAP, N_LEVELS]; next_class [P,11]. Lots beyond the displayed depth cost the
-// worst displayed price, as at a forced close: the target counts the whole order as filled, so it must pay for it.
-// gamma is the current one. Slots read: GAMMA, REWARD_SCALE, SIZE_SMALL, SIZE_LARGE.
+// index, replay_n [R]; book columns [N_SNAP, N_LEVELS]; next_class [P,11]. gamma is the current one. Slots read: GAMMA,
+// REWARD_SCALE, SIZE_SMALL, SIZE_LARGE.
 extern "C" __global__ void rl_path_targets(const float* bid_px, const float* bid_sz, const float* ask_px,
                                            const float* ask_sz, const unsigned int* replay_index,
                                            const unsigned short* replay_n, const signed char* next_class,
@@ -51,45 +47,33 @@ extern "C" __global__ void rl_path_targets(const float* bid_px, const float* bid
     int n = replay_n[r], lot_limit = (P - 1) / 2, steps = n > latency ? n : latency;
     float gamma = isv[ISV_GAMMA], scale = isv[ISV_REWARD_SCALE];
 
-    float weight = 1.0f, sum = 0.0f, until_fill = 0.0f, until_end = 0.0f;  // weight = gamma^k; sums in ticks
-    float mid = book_mid(bid_px, ask_px, index), discount = 1.0f, cost_weight = 1.0f;
+    PricePath path = path_start();
+    float mid = book_mid(bid_px, ask_px, index);
     for (int k = 0; k < steps; ++k) {
         float next = book_mid(bid_px, ask_px, index + k + 1);
-        sum = fmaf(weight, next - mid, sum);
-        if (k + 1 == latency) {
-            until_fill = sum;
-            cost_weight = weight;
-        }
-        weight *= gamma;
+        path_step(&path, k, next - mid, gamma, latency, n);
         mid = next;
-        if (k + 1 == n) {
-            until_end = sum;
-            discount = weight;
-        }
     }
 
     long long book = index + latency, mid_twice = book_mid_twice(bid_px, ask_px, book);
-    int small = action_size(ACTION_LONG_SMALL, isv, 0.0f), large = action_size(ACTION_LONG_LARGE, isv, 0.0f);
-    int most = lot_limit + (small > large ? small : large);
-    most = most < 2 * lot_limit ? most : 2 * lot_limit;
-    float cost[2 * PATH_LOTS_MAX + 1];  // USD x discount x scale, by signed lots + PATH_LOTS_MAX
+    int most = path_most_lots(isv, lot_limit);
+    float cost[2 * PATH_LOTS_MAX + 1];  // by signed lots + PATH_LOTS_MAX
     cost[PATH_LOTS_MAX] = 0.0f;
     for (int q = 1; q <= most; ++q) {
         for (int side = -1; side <= 1; side += 2) {
-            BookWalk walk = walk_order(bid_px, bid_sz, ask_px, ask_sz, book, side * q, true);
-            long long half_ticks = walk_cost_half_ticks(walk.price_lots, q, side, mid_twice);
-            float usd = walk_cost_usd(half_ticks, q, tick_value_usd, fee_usd);
-            cost[PATH_LOTS_MAX + side * q] = scale * cost_weight * usd;
+            cost[PATH_LOTS_MAX + side * q] = path_cost(bid_px, bid_sz, ask_px, ask_sz, book, mid_twice, side, q,
+                                                       scale * path.cost_weight, tick_value_usd, fee_usd);
         }
     }
 
-    float before = scale * tick_value_usd * until_fill, after = scale * tick_value_usd * (until_end - until_fill);
+    float before = scale * tick_value_usd * path.until_fill;
+    float after = scale * tick_value_usd * (path.until_end - path.until_fill);
     for (int p = 0; p < P; ++p) {
         for (int a = 0; a < N_ACTIONS; ++a) {
             int to = next_class[p * N_ACTIONS + a];
-            float gain = fmaf((float)(to - lot_limit), after, (float)(p - lot_limit) * before);
+            float gain = path_gain(p - lot_limit, to - lot_limit, before, after);
             path_return[((long long)r * P + p) * N_ACTIONS + a] = gain - cost[PATH_LOTS_MAX + to - p];
         }
     }
-    path_discount[r] = discount;
+    path_discount[r] = path.discount;
 }

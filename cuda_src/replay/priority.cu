@@ -1,10 +1,6 @@
 // New priorities of a batch.
-#include "include/math.cuh"
 #include "include/reduce.cuh"
-#include "replay/replay.cuh"
-
-#define PRIORITY_FLOOR 1.0e-6f     // added to every priority: a learned transition can be drawn again
-#define MAX_PRIORITY_DECAY 0.999f  // an update: the largest priority forgets an outlier
+#include "replay/priority.cuh"
 
 // True if a later row of the batch has the same slot. No early exit: the loop stays a vector loop.
 static __device__ inline bool drawn_again(const unsigned int* sample_slot, int row, int R) {
@@ -19,12 +15,12 @@ static __device__ inline bool drawn_again(const unsigned int* sample_slot, int r
 // updates: per_tree
 // One thread a row. td [R] TD errors (C51 cross-entropy); sample_slot [R]; leaves of per_tree [2C]; new_priority [R]
 // the priority, or 0 for a TD error that is not finite: it leaves its leaf alone (the losses count it, slot 609, and a
-// tree with a NaN could not be walked). alpha is applied here and nowhere else. Slot read: PER_ALPHA.
+// tree with a NaN could not be walked). Slot read: PER_ALPHA.
 extern "C" __global__ void rl_per_leaves(const float* td, const unsigned int* sample_slot, const float* isv,
                                          float* per_tree, float* new_priority, int C, int R) {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= R) return;
-    float priority = powf(fabsf(td[r]), isv[ISV_PER_ALPHA]) + PRIORITY_FLOOR;
+    float priority = priority_of(td[r], isv[ISV_PER_ALPHA]);
     bool finite = is_finite(priority);
     new_priority[r] = finite ? priority : 0.0f;
     if (finite && !drawn_again(sample_slot, r, R)) per_tree[C + sample_slot[r]] = priority;
@@ -41,6 +37,5 @@ extern "C" __global__ void rl_per_update_priority(const float* new_priority, flo
     for (int r = (int)threadIdx.x; r < R; r += (int)blockDim.x) largest = max_keep_nan(largest, new_priority[r]);
     largest = block_max(largest, scratch);
     if (threadIdx.x != 0) return;
-    float faded = MAX_PRIORITY_DECAY * isv[ISV_PER_MAX_PRIORITY];
-    isv[ISV_PER_MAX_PRIORITY] = largest > faded ? largest : faded;
+    isv[ISV_PER_MAX_PRIORITY] = largest_priority(largest, isv[ISV_PER_MAX_PRIORITY]);
 }

@@ -5,16 +5,14 @@
 #include "include/reduce.cuh"
 #include "include/rng.cuh"
 #include "replay/replay.cuh"
+#include "replay/tree.cuh"
 
-#define UNIFORM_SCALE 2.3283064365386963e-10  // 2^-32
-
-// Slot whose leaf holds the mass u, 0 <= u < root. A child without mass is never entered, whatever rounding did to u:
-// a positive node has a positive child, so the walk ends in a positive leaf.
+// Slot whose leaf holds the mass u, 0 <= u < root.
 static __device__ inline unsigned int tree_find(const float* per_tree, double u, int C) {
     int node = 1;
     while (node < C) {
         float left = per_tree[2 * node], right = per_tree[2 * node + 1];
-        bool go_left = !(right > 0.0f) || (left > 0.0f && u < (double)left);
+        bool go_left = tree_goes_left(left, right, u);
         if (!go_left) u -= (double)left;
         node = 2 * node + (go_left ? 0 : 1);
     }
@@ -25,7 +23,8 @@ static __device__ inline unsigned int tree_find(const float* per_tree, double u,
 // launch: threads R, block 64
 // updates: rng_replay
 // One thread a sample; u in double, since a float cannot tell 2^22 leaves apart. rng_replay [R] xorshift32 states.
-// Precondition: the replay is not empty. sample_slot [R], sample_priority [R] the leaf; replay_* [R] as in store_*.
+// Precondition: the replay is not empty. sample_slot [R], never descending; sample_priority [R] the leaf; replay_* [R] as
+// in store_*.
 extern "C" __global__ void rl_per_sample(
     const float* per_tree, const unsigned int* store_index, const unsigned short* store_n,
     const signed char* store_lots, const signed char* store_next_lots, const signed char* store_action,
@@ -36,8 +35,7 @@ extern "C" __global__ void rl_per_sample(
     float* replay_discount, unsigned char* replay_terminal, int C, int R) {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= R) return;
-    double within = UNIFORM_SCALE * (double)xorshift32(&rng_replay[r]);
-    double u = ((double)r + within) / (double)R * (double)per_tree[1];
+    double u = tree_stratum(xorshift32(&rng_replay[r]), r, R, per_tree[1]);
     unsigned int slot = tree_find(per_tree, u, C);
     sample_slot[r] = slot;
     sample_priority[r] = per_tree[C + slot];

@@ -8,6 +8,7 @@
 
 #define TREE_BAND 5         // levels a thread renews
 #define TREE_GROUP 32       // 2^TREE_BAND: nodes at the bottom of a group
+#define UNIFORM_SCALE 2.3283064365386963e-10  // 2^-32
 
 // Renews group g (0 .. 2^top - 1) between depths bottom and top, 0 <= top < bottom <= top + TREE_BAND; returns the sum.
 static __device__ inline float tree_renew_group(float* per_tree, int g, int bottom, int top) {
@@ -24,4 +25,17 @@ static __device__ inline float tree_renew_group(float* per_tree, int g, int bott
         }
     }
     return node[0];
+}
+
+// Place of sample r of R in the mass `total`: a random one within its stratum. In double, since a float cannot tell 2^22
+// leaves apart.
+static __device__ inline double tree_stratum(unsigned int random, int r, int R, float total) {
+    return ((double)r + UNIFORM_SCALE * (double)random) / (double)R * (double)total;
+}
+
+// Whether the mass u lies under the left of two children. A child without mass is never entered, whatever rounding did
+// to u: a positive node has a positive child, so a walk ends in a positive leaf. Monotone in u, and so is u - left for
+// those that go right: of two walks the one with the larger u never ends before the other.
+static __device__ inline bool tree_goes_left(float left, float right, double u) {
+    return !(right > 0.0f) || (left > 0.0f && u < (double)left);
 }

@@ -12,6 +12,7 @@ from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import gather
 from foxhunt_cli.nets import (
     c51,
+    c51_update,
     direction,
     distill,
     encoder_full,
@@ -28,7 +29,7 @@ from foxhunt_cli.pipeline import fresh
 
 _FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, fresh.BUFFERS)
 _HEADS = (frd, direction, outcome, supervised)
-_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, iqn, distill, popart, spectral, target)
+_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, popart, spectral, target)
 
 
 @cache

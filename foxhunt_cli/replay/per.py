@@ -6,7 +6,8 @@ the critic, ``update_priorities()``. Sizes that unroll a list (capacity, rows) a
 
 from __future__ import annotations
 
-from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step
+from foxhunt_cli.replay import path_targets
 from foxhunt_cli.replay.constants import N_STEP_MAX, TREE_BAND
 
 
@@ -23,6 +24,18 @@ def push(features: str = "h_bar") -> list[Step]:
 def sample() -> list[Step]:
     """A batch of R transitions: slots, scalars, encodings, importance weights."""
     return [Stage("rl_per_sample"), Stage("rl_per_gather"), Stage("rl_per_weights")]
+
+
+def batch(*, path: bool) -> Fused:
+    """A batch with its importance weights and, where the critic learns from the price path, its targets."""
+    draw = Stage("rl_replay_path_batch" if path else "rl_replay_batch")
+    steps = (*sample(), *(path_targets.targets() if path else ()))
+    return Fused((draw, Stage("rl_per_weights")), steps)
+
+
+def priorities(capacity: int, rows: int) -> Fused:
+    """``update_priorities`` of the batch just learned from."""
+    return Fused((Stage("rl_replay_priorities", {"td": "c51_td"}),), tuple(update_priorities(capacity, rows)))
 
 
 def update_priorities(capacity: int, rows: int, td: str = "c51_td") -> list[Step]:

@@ -56,7 +56,7 @@ def test_generated_headers_are_up_to_date() -> None:
 
 
 def test_kernel_constants_equal_the_python_ones() -> None:
-    assert f"#define CHUNK {CHUNK} " in (cuda_root() / "nets" / "adam.cu").read_text()
+    assert f"#define CHUNK {CHUNK} " in (cuda_root() / "nets" / "adam.cuh").read_text()
     assert all(row.dims == str(ISV_SIZE) for name, row in buffers().items() if name == "isv")
 
 

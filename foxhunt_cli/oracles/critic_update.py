@@ -1,0 +1,262 @@
+"""Oracles of the fused critic update: batch, priorities and step bit for bit, the whole on tensor cores within TF32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foxhunt_cli.isv.table import number
+from foxhunt_cli.nets import c51, c51_update
+from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, polyak
+from foxhunt_cli.oracles.base import HOPPER, Skipped, Trial, oracle
+from foxhunt_cli.oracles.critic_rig import ACTIONS, ATOMS, CriticRig
+from foxhunt_cli.pipeline import critic, learn
+from foxhunt_cli.pipeline.shape import Shape
+from foxhunt_cli.pipeline.stage import Stage, chosen
+from foxhunt_cli.replay import path_targets, per
+
+PLACES = 24  # of a pair's atoms in packed arrays
+_BATCH = (
+    "rng_replay", "sample_slot", "sample_priority", "replay_h", "replay_next_h", "replay_index", "replay_n",
+    "replay_lots", "replay_next_lots", "replay_action", "replay_reward", "replay_discount", "replay_terminal",
+)  # fmt: skip
+_STATE = ("params", "adam_m", "adam_v", "target_params", "adam_step", "fault_critic", "nonfinite_parts", "per_tree")
+_TOLD = (
+    "LOSS_Q", "Q_TARGET_MAX", "Q_TARGET_MIN", "Q_TARGET_CLIP_RATE", "Q_BIAS_EMA", "NONFINITE_COUNT", "Q_GRAD_NORM_EMA",
+    "Q_DIVERGENCE_EMA", "PER_MAX_PRIORITY", "PER_TREE_TOTAL",
+)  # fmt: skip
+# Sums of some hundred float32 numbers in another order.
+ORDER = 2e-5
+
+
+@oracle("critic update")
+def replay_batch_by_warps_equals_its_steps(trial: Trial) -> None:
+    """Draws, gathers, path targets: every bit, for windows longer and shorter than the latency, trees deep and flat."""
+    for rows, classes, capacity, latency in ((37, 9, 1024, 1), (64, 17, 4096, 3), (5, 5, 32, 0), (256, 1, 8192, 1)):
+        case = f"{rows} rows, P={classes}, C={capacity}, latency {latency}"
+        for path in (True, False):
+            rigs = [CriticRig(trial, rows, classes, capacity, latency=latency) for _ in range(2)]
+            for rig, fusion in zip(rigs, ("none", "float32"), strict=True):
+                rig.run([*path_targets.table(), *chosen([per.batch(path=path)], fusion)])
+            for name in (*_BATCH, *(("path_return", "path_discount") if path else ())):
+                trial.equal(f"{case}: {name}", rigs[0].get(name), rigs[1].get(name))
+            slots = rigs[1].get("sample_slot").astype(np.int64)
+            trial.true(f"{case}: slots never descend", (np.diff(slots) >= 0).all())
+
+
+@oracle("critic update")
+def replay_priorities_by_one_block_equal_their_steps(trial: Trial) -> None:
+    """Leaves, maximum, tree and total: every bit; slots drawn twice, TD errors that are not finite, a tiny tree."""
+    rng = np.random.default_rng(3)
+    for rows, capacity in ((256, 32768), (300, 64), (7, 1024), (1030, 2048)):
+        rigs = [CriticRig(trial, rows, 5, capacity) for _ in range(2)]
+        td = rng.exponential(2.0, rows)
+        td[[1, rows // 2]] = np.nan, np.inf
+        for rig, fusion in zip(rigs, ("none", "float32"), strict=True):
+            rig.run(per.sample())
+            rig.set("c51_td", td)
+            rig.run(chosen([per.priorities(capacity, rows)], fusion))
+        repeats = int((np.diff(rigs[0].get("sample_slot").astype(np.int64)) == 0).sum())
+        trial.equal(f"R={rows}, C={capacity} ({repeats} twice): tree", rigs[0].get("per_tree"), rigs[1].get("per_tree"))
+        for name in ("PER_MAX_PRIORITY", "PER_TREE_TOTAL"):
+            trial.equal(f"R={rows}, C={capacity}: {name}", rigs[0].slot(name), rigs[1].slot(name))
+    trial.true("a slot was drawn twice", repeats > 0)
+
+
+def packed(w: np.ndarray, b: np.ndarray, pairs: int) -> tuple[np.ndarray, np.ndarray]:
+    """The packed order of weights [128, pairs * 21] and biases of one head, by its definition."""
+    wide = np.zeros((128, pairs, PLACES), np.float32)
+    wide[:, :, :ATOMS] = w.reshape(128, pairs, ATOMS)
+    out = np.zeros((pairs, 16, 192), np.float32)
+    for lane in range(32):
+        g, t = divmod(lane, 4)
+        for block in range(3):
+            for half in range(2):
+                at = 4 * lane + 2 * block + half if block < 2 else 128 + 2 * lane + half
+                inputs = np.arange(16) * 8 + 2 * t + half
+                out[:, :, at] = wide[inputs, :, 8 * block + g].T
+    bias = np.zeros((pairs, PLACES), np.float32)
+    bias[:, :ATOMS] = b.reshape(pairs, ATOMS)
+    return out, bias
+
+
+def _check_packed(trial: Trial, label: str, rig: CriticRig) -> None:
+    """c51_packed_* against the noisy weights that rl_noisy_compose left."""
+    pairs = rig.dims["P"] * ACTIONS
+    want = [packed(rig.get(f"noisy_{head}w_c51"), rig.get(f"noisy_{head}b_c51"), pairs) for head in ("", "target_")]
+    trial.equal(f"{label}: weights", np.stack([w for w, _ in want]), rig.get("c51_packed_w"))
+    trial.equal(f"{label}: biases", np.stack([b for _, b in want]), rig.get("c51_packed_b"))
+
+
+@oracle("critic update")
+def c51_opening_packs_the_noisy_weights(trial: Trial) -> None:
+    """Noise of both heads and their weights under it: the bits of rl_sample_noise and rl_noisy_compose."""
+    for classes in (1, 5, 9):
+        steps, fused = (CriticRig(trial, 8, classes, 32) for _ in range(2))
+        steps.run([*c51.draw_noise(), *c51.compose_noise()])
+        fused.run(c51_update.opening())
+        both = np.stack([steps.get("c51_noise"), steps.get("c51_target_noise")])
+        trial.equal(f"P={classes}: noise", both, fused.get("c51_noises_even"))
+        for name in ("rng_c51_noise", "rng_c51_target_noise"):
+            trial.equal(f"P={classes}: {name}", steps.get(name), fused.get(name))
+        for name in (f"noisy_{head}{kind}_c51" for head in ("", "target_") for kind in "wb"):
+            fused.set(name, steps.get(name))
+        _check_packed(trial, f"P={classes}", fused)
+
+
+def _from_parts(rig: CriticRig) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of weights and biases that the parts add up to, slice after slice in float32."""
+    parts = rig.get("c51_grad_parts")
+    total = np.zeros(parts.shape[1:], np.float32)
+    for part in parts:
+        total = total + part
+    flat = total[:, :, :ATOMS].reshape(129, -1)
+    return flat[:128], flat[128]
+
+
+def _step_inputs(rig: CriticRig, rng: np.random.Generator) -> None:
+    """What the kernels before the step leave, at random: a batch, gradients in parts, losses, targets."""
+    rig.run([*path_targets.table(), *chosen([per.batch(path=True)], "float32")])
+    rig.run([*c51_update.opening(), Stage("rl_c51_both_noises", {**_GENERATORS, "noises": "c51_noises_odd"})])
+    rig.set("update_control", [1.0, 1.0] + [0.0] * 12)
+    for name in ("c51_grad_parts", "c51_td_parts", "c51_block_parts", "c51_row_gap"):
+        rig.allocate({name})
+        rig.set(name, rng.standard_normal(rig.arrays[name].shape) * (1e-3 if name == "c51_grad_parts" else 1.0))
+    rig.set("c51_td_parts", np.abs(rig.get("c51_td_parts")))
+    rig.set("c51_block_parts", rig.get("c51_block_parts") * [1.0, 1.0, 1.0, 0.0])
+    for group in (1, 5):  # what rl_c51_next leaves: Adam's bias corrections of the coming step
+        n = int(rig.get("adam_step")[group]) + 1
+        control = rig.get("update_control")
+        control[2 + 2 * group : 4 + 2 * group] = 1.0 / (1.0 - 0.9**n), (1.0 - 0.999**n) ** -0.5
+        rig.set("update_control", control)
+
+
+_GENERATORS = {
+    "rng_noise": "rng_c51_noise", "rng_target_noise": "rng_c51_target_noise", "n": f"HIDDEN_DIM + P*N_ACTIONS*{ATOMS}",
+}  # fmt: skip
+
+
+@oracle("critic update")
+def critic_step_equals_its_steps(trial: Trial) -> None:
+    """Adam on both heads, all target copies, next noisy weights, priorities, counters: against the single kernels.
+
+    Gradients are the same bits; Adam's bias corrections are made here in float64, so parameters agree to rounding.
+    """
+    for rows, classes, capacity in ((70, 5, 1024), (9, 1, 64), (300, 9, 4096)):
+        case = f"R={rows}, P={classes}"
+        fused = CriticRig(trial, rows, classes, capacity)
+        _step_inputs(fused, np.random.default_rng(rows))
+        steps = CriticRig(trial, rows, classes, capacity)
+        w, b = _from_parts(fused)
+        td = fused.get("c51_td_parts").sum(0, dtype=np.float64) / (classes * ACTIONS)
+        for name in ("sample_slot", "c51_noises_even", "c51_noises_odd"):
+            steps.set(name, fused.get(name))
+        noises, after = fused.get("c51_noises_even"), fused.get("c51_noises_odd")
+        for name, value in (("grad_w_c51", w), ("grad_b_c51", b), ("c51_noise", noises[0]), ("c51_td", td)):
+            steps.set(name, value)
+        noisy = {f"grad_{kind}": f"grad_{kind}_c51" for kind in ("w", "b", "sw", "sb")} | {"noise": "c51_noise"}
+        size = {"inputs": "HIDDEN_DIM", "outputs": f"P*N_ACTIONS*{ATOMS}"}
+        steps.run(
+            [
+                Stage("rl_noisy_backward", noisy | size),
+                *gradient_norm("grad_w_c51", f"HIDDEN_DIM*P*N_ACTIONS*{ATOMS}", "Q_GRAD_NORM_EMA"),
+                *learn.optimiser("critic"),
+                *per.update_priorities(capacity, rows),
+                *polyak(),
+                *divergence(),
+            ]
+        )
+        steps.set("c51_noise", after[0])
+        steps.set("c51_target_noise", after[1])
+        steps.run(c51.compose_noise())
+        fused.run([c51_update.step(c51_update.Update(CriticBatch(), 0, 2, rows, path=True)), *c51_update.closing()])
+        for name in ("params", "target_params", "adam_m", "adam_v"):
+            trial.close(f"{case}: {name}", steps.get(name), fused.get(name), 1e-6)
+        for name in ("adam_step", "fault_critic"):
+            trial.equal(f"{case}: {name}", steps.get(name), fused.get(name))
+        trial.close(f"{case}: TD errors", td, fused.get("c51_td"), 1e-5)
+        trial.close(f"{case}: tree", 1.0, fused.get("per_tree")[1] / steps.get("per_tree")[1], 1e-5)
+        for name in ("Q_GRAD_NORM_EMA", "Q_DIVERGENCE_EMA", "PER_MAX_PRIORITY"):
+            trial.close(f"{case}: {name}", 1.0, fused.slot(name) / steps.slot(name), ORDER)
+        trial.close(f"{case}: LOSS_Q", td.mean(), fused.slot("LOSS_Q"), 1e-5)
+        block = fused.get("c51_block_parts").astype(np.float64)
+        trial.close(f"{case}: Q_TARGET_MAX", block[:, 0].max(), fused.slot("Q_TARGET_MAX"), 1e-6)
+        trial.close(f"{case}: Q_TARGET_MIN", block[:, 1].min(), fused.slot("Q_TARGET_MIN"), 1e-6)
+        clipped = block[:, 2].sum() / (rows * classes * ACTIONS)
+        trial.close(f"{case}: Q_TARGET_CLIP_RATE", clipped, fused.slot("Q_TARGET_CLIP_RATE"), 1e-6)
+        trial.close(f"{case}: Q_BIAS_EMA", fused.get("c51_row_gap").mean(), fused.slot("Q_BIAS_EMA"), 1e-6)
+        for name in (f"noisy_{head}{kind}_c51" for head in ("", "target_") for kind in "wb"):
+            steps.set(name, steps.get(name))
+        pairs = classes * ACTIONS
+        for head, which in enumerate(("", "target_")):
+            want, bias = packed(steps.get(f"noisy_{which}w_c51"), steps.get(f"noisy_{which}b_c51"), pairs)
+            trial.close(f"{case}: next {which}weights", want, fused.get("c51_packed_w")[head], 2e-6)
+            trial.close(f"{case}: next {which}biases", bias, fused.get("c51_packed_b")[head], 2e-6)
+
+
+@oracle("critic update")
+def critic_step_refuses_what_is_not_finite(trial: Trial) -> None:
+    """A bad part, a bad loss of another stage or the sticky flag: no parameter moves, targets follow, counters tell."""
+    for what in ("part", "stage", "sticky"):
+        rig = CriticRig(trial, 40, 5, 256)
+        _step_inputs(rig, np.random.default_rng(4))
+        before = {name: rig.get(name) for name in _STATE if name in rig.arrays}
+        if what == "part":
+            rig.set("c51_block_parts", rig.get("c51_block_parts") + [[0.0, 0.0, 0.0, 2.0]])
+        elif what == "stage":
+            rig.set("nonfinite_parts", [0, 0, 3, 0, 0, 0, 0, 0])
+        else:
+            rig.set("update_control", [0.0] * 14)
+        rig.run([c51_update.step(c51_update.Update(CriticBatch(), 1, 2, 40, path=True))])
+        for name in ("params", "adam_m", "adam_v", "adam_step"):
+            trial.equal(f"{what}: {name}", before[name], rig.get(name))
+        trial.true(f"{what}: targets follow", (before["target_params"] != rig.get("target_params")).mean() > 0.9)
+        blocks = len(rig.get("c51_block_parts"))
+        counted = {"part": 2 * blocks, "stage": 3, "sticky": 0}[what]
+        trial.equal(f"{what}: counted", counted, rig.slot("NONFINITE_COUNT"))
+        trial.equal(f"{what}: refusals in a row", [int(counted > 0), 0], rig.get("fault_critic"))
+
+
+def _lists(shape: Shape, fusion: str) -> list:
+    """Table and U updates as a run has them."""
+    return chosen([*path_targets.table(), *(critic.update(shape, number) for number in range(shape.updates))], fusion)
+
+
+@oracle("critic update")
+def critic_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
+    """Whole updates against the list they stand for, both forms, odd and wide batches, one class and nine.
+
+    TF32 keeps 10 bits of an operand: losses agree to 5e-3, Adam's steps to a tenth of their norm (a gradient near zero
+    may change its sign); where two actions are nearly equal the heads may choose another.
+    """
+    if getattr(trial.device, "capability", 0) < HOPPER:
+        raise Skipped("kernels with tensor cores run on a GPU from compute capability 9.0 on")
+    for rows, classes, hindsight, updates in (
+        (256, 9, "path", 1), (256, 9, "path", 3), (70, 5, "path", 2), (2100, 9, "path", 1), (37, 1, "none", 2),
+        (256, 9, "none", 1),
+    ):  # fmt: skip
+        _compare_updates(trial, rows, classes, hindsight, updates)
+
+
+def _compare_updates(trial: Trial, rows: int, classes: int, hindsight: str, updates: int) -> None:
+    capacity = 8192
+    shape = Shape(rollout=1, batch=1, updates=updates, replay_batch=rows, capacity=capacity, hindsight=hindsight)
+    case = f"R={rows}, P={classes}, {hindsight}, U={updates}"
+    steps, fused = (CriticRig(trial, rows, classes, capacity) for _ in range(2))
+    start = steps.get("params").astype(np.float64)
+    steps.run(_lists(shape, "none"))
+    fused.run(_lists(shape, "tf32"))
+    for name in ("rng_replay", "rng_c51_noise", "rng_c51_target_noise", "rng_tau", "adam_step", "fault_critic"):
+        trial.equal(f"{case}: {name}", steps.get(name), fused.get(name))
+    if updates == 1:
+        td, got = steps.get("c51_td").astype(np.float64), fused.get("c51_td")
+        trial.close(f"{case}: TD errors, relative L2", 0.0, np.linalg.norm(td - got) / np.linalg.norm(td), 5e-3)
+        trial.equal(f"{case}: slots", steps.get("sample_slot"), fused.get("sample_slot"))
+    for name in _TOLD:
+        want, got = steps.slot(name), fused.slot(name)
+        trial.close(f"{case}: {name}", 0.0, abs(want - got) / max(abs(want), 0.1), 2e-2 if updates > 1 else 5e-3)
+    moved, got = steps.get("params") - start, fused.get("params") - start
+    trial.close(f"{case}: steps, relative L2", 0.0, np.linalg.norm(moved - got) / np.linalg.norm(moved), 0.1)
+    for name in ("adam_m", "adam_v", "target_params"):
+        want, have = steps.get(name).astype(np.float64), fused.get(name)
+        trial.close(f"{case}: {name}, relative L2", 0.0, np.linalg.norm(want - have) / np.linalg.norm(want), 2e-2)
+    trial.true(f"{case}: isv is finite", np.isfinite(fused.get("isv")[number("LOSS_Q")]))
