@@ -7,7 +7,8 @@ It takes weights, data and numbers from an engine of ours. What it leaves out: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -53,6 +54,7 @@ class Iteration:
         """Of the last iteration: ``peer_heads.PARTS``, then C51 and IQN of its last update."""
         self.replay, self.tail = self.buffers()
         self.encoder = Encoder(compiled)
+        self._side = torch.cuda.Stream(to) if to.type == "cuda" else None
         self.draw_episodes, self.env_step = compiled(self._draw_episodes), compiled(self._env_step)
         self.ensemble, self.policy_loss = compiled(self._ensemble), compiled(self._policy_loss)
         self.sample, self.critic_loss = compiled(self._sample), compiled(self._critic_loss)
@@ -69,6 +71,21 @@ class Iteration:
     def losses_of(self, batch: Batch, draws: Draws) -> tuple[Tensor, Tensor]:
         """C51 and IQN losses of each row of a batch."""
         raise NotImplementedError
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """On a GPU, what is enqueued inside runs beside what follows it, until ``join``."""
+        if self._side is None:
+            yield
+            return
+        self._side.wait_stream(torch.cuda.current_stream(self.to))
+        with torch.cuda.stream(self._side):
+            yield
+
+    def join(self) -> None:
+        """What follows waits for what was put ``beside``."""
+        if self._side is not None:
+            torch.cuda.current_stream(self.to).wait_stream(self._side)
 
     def _load(self, engine: Engine, isv: np.ndarray, compiled: Compiler) -> None:
         layout = engine.layout

@@ -42,12 +42,14 @@ class PathIteration(Iteration):
         with torch.no_grad():
             self.draw_episodes(self.cursor, self.start, self.end)
             x, gap, quotes = self.window(self.cursor, self.end)
+            with self.beside():
+                h_bar = self.encoder(self.target, x, gap, s.T + 1, learned=0)[: s.T]
         h = self.encoder(self.policy, x, gap, s.T + 1, learned=s.K + s.T - 1)
         out = peer_heads.head_outputs(self.policy, h.flatten(0, 1), self.to_encoder)
         with torch.no_grad():
-            h_bar = self.encoder(self.target, x, gap, s.T + 1, learned=0)[: s.T]
             acted = out.detach().unflatten(0, (s.T + 1, s.B))
             moments, account, context = self.play(acted[: s.T], quotes)
+            self.join()
             q = self.ensemble(h_bar.flatten(0, 1))
             rows = self.settle(out.detach(), moments, account.lots, context, q, self.cursor)
         self.update_policy(out[: s.T * s.B], rows)
