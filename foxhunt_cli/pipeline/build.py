@@ -46,12 +46,6 @@ def kernels_of(steps: Sequence[Step], *, conditional: bool = False) -> list[str]
     )
 
 
-def done_by(steps: Sequence[Step]) -> list[str]:
-    """Names of the kernels whose work the list does: those in it, and those that a fused one stands for."""
-    launched = kernels_of(steps)
-    return list(dict.fromkeys([*launched, *(name for own in launched for name in kernel(own).fuses)]))
-
-
 def names_of(steps: Sequence[Step]) -> set[str]:
     """Every buffer or tensor the list touches."""
     names: set[str] = set()

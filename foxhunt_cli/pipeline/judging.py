@@ -5,14 +5,14 @@ from __future__ import annotations
 from foxhunt_cli.nets import direction, frd
 from foxhunt_cli.pipeline import encoding
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step, chosen
 
 OUTPUTS = ("frd_prob", "frd_target", "direction_logits", "direction_target")
 
 
 def judging(shape: Shape) -> list[Step]:
     """One iteration of T snapshots a row: OUTPUTS of each."""
-    return [
+    steps: list[Step | Fused] = [
         *encoding.before_steps(shape, draw_episodes=False, policy=True, features=False),
         Stage("gpu_gather_frd_labels"),
         *frd.forward(),
@@ -20,3 +20,4 @@ def judging(shape: Shape) -> list[Step]:
         *encoding.follow_market(shape),
         Stage("gpu_advance_cursor"),
     ]
+    return chosen(steps, shape.fusion)

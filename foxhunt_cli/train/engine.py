@@ -6,7 +6,7 @@ The training loop, evaluation and the benchmarks are all made of engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import control, critic, fresh, learn
-from foxhunt_cli.pipeline.build import build, done_by, kernels_of, names_of
+from foxhunt_cli.pipeline.build import build, kernels_of, names_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
@@ -226,8 +226,8 @@ def build_engine(
             "them for a sample; use more data, a smaller --rollout or --replay-encoding stored"
         )
     layout, parameters = _parameters(device, config, shape, dims)
-    listed = steps(shape)
-    drift = fresh.drift(shape) if steps is training and shape.drifts else []
+    drifts = steps is training and shape.drifts
+    listed, drift = steps(shape), fresh.drift(shape) if drifts else []
 
     arrays: dict[str, Any] = {**parameters, **data.arrays, **(extra or {})}
     table = buffers()
@@ -240,7 +240,7 @@ def build_engine(
         dims,
         arrays,
         layout,
-        tuple(done_by([*listed, *drift])),
+        _kernels_done([steps, *([fresh.drift] if drifts else [])], shape),
         device.plan(operations, use_graph=config.graph),
         len(operations),
     )
@@ -251,6 +251,12 @@ def build_engine(
     if drift:
         engine.drift = device.plan(build(drift, arrays, dims, device), use_graph=config.graph)
     return engine
+
+
+def _kernels_done(lists: Sequence[Callable[[Shape], Sequence[Step]]], shape: Shape) -> tuple[str, ...]:
+    """Kernels that ``lists`` launch, and those whose work these do: the same lists with nothing fused have them."""
+    both = (shape, replace(shape, fusion="none"))
+    return tuple(dict.fromkeys(name for choice in both for own in lists for name in kernels_of(own(choice))))
 
 
 def prefill_iterations(config: RunConfig) -> int:

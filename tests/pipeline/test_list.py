@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from foxhunt_cli.market.plays import PER_STEP
-from foxhunt_cli.pipeline import fresh
+from foxhunt_cli.pipeline import control, fresh
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
+from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage
+from foxhunt_cli.pipeline.stage import Fused, Stage
 from foxhunt_cli.pipeline.validate import problems, writes
+from foxhunt_cli.train.engine import _kernels_done
 
 # What the environment reports for evaluation, baselines and people; training itself does not read all of it.
 REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "closed_trade_lots", "truncated",
@@ -78,6 +80,25 @@ def test_play_lists_are_sound(steps, choice: dict) -> None:
         steps(Shape(**choice)), host_writes={"new_episode"}, host_reads=REPORTED | PLAY_ONLY | SEES_POSITION
     )
     assert found == []
+
+
+@pytest.mark.parametrize("fusion", ["float32", "tf32"])
+@pytest.mark.parametrize("choice", ["default", "mlp", "entry gates", "preset seed", "fresh encodings", "four passes"])
+def test_every_list_has_decided_what_is_fused(choice: str, fusion: str) -> None:
+    shape = Shape(**{"rollout": 4, **CHOICES[choice], "fusion": fusion})
+    for steps in (training, playing, playing_by_value, following, judging, fresh.drift):
+        assert not [step for step in steps(shape) if isinstance(step, Fused)], steps.__name__
+
+
+def test_a_fused_kernel_is_not_said_to_do_what_the_run_leaves_out() -> None:
+    """One that can do every controller stands for those that are not frozen."""
+    for frozen in (frozenset(), frozenset({"gamma", "gates"})):
+        fused, plain = (
+            set(_kernels_done([training], Shape(4, fusion=fusion, frozen=frozen))) for fusion in ("tf32", "none")
+        )
+        assert plain < fused, "nothing is fused"
+        assert ("rl_controller_gamma" in fused) == ("gamma" not in frozen)
+        assert fused & set(control.CONTROLLERS.values()) == plain & set(control.CONTROLLERS.values())
 
 
 @pytest.mark.parametrize("choice", [{}, {"encoder": "mlp"}, {"fresh": True}])
