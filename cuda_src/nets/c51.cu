@@ -7,6 +7,12 @@
 
 #define Q_BIAS_RATE 0.05f  // EMA rate per update
 
+// sum + input times a pair's weights of that input.
+static __device__ inline C51Row c51_add_scaled(C51Row sum, float input, C51Row w) {
+    const eight x = eight_of(input);
+    return C51Row{eight_fma(x, w.low, sum.low), eight_fma(x, w.middle, sum.middle), eight_fma(x, w.high, sum.high)};
+}
+
 // rl_atom_support_update: the atoms as numbers, for people and other kernels.
 // launch: threads 21, block 32
 // One thread an atom. c51_atoms [21] = linspace(V_MIN, V_MAX), ends exact. Slots read: C51_V_MIN, C51_V_MAX.
@@ -44,10 +50,7 @@ extern "C" __global__ void rl_c51_row_q(const float* h, const float* w_c51, cons
     const long long column = ((P == 1 ? 0 : position_class[from]) * N_ACTIONS + action) * C51_ATOMS;
     C51Row x = c51_load(b_c51 + column), prob;
     for (int k = 0; k < HIDDEN_DIM; ++k) {
-        const eight input = eight_of(h[from * HIDDEN_DIM + k]);
-        const C51Row w = c51_load(w_c51 + k * columns + column);
-        x = C51Row{eight_fma(input, w.low, x.low), eight_fma(input, w.middle, x.middle),
-                   eight_fma(input, w.high, x.high)};
+        x = c51_add_scaled(x, h[from * HIDDEN_DIM + k], c51_load(w_c51 + k * columns + column));
     }
     c51_softmax(x, &prob);
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
@@ -94,6 +97,39 @@ extern "C" __global__ void rl_c51_next_distribution(const float* target_logits, 
     C51Row prob;
     c51_softmax(c51_load(logits) + c51_load(target_b_c51 + bias), &prob);
     c51_store(next_prob + (long long)i * C51_ATOMS, prob);
+}
+
+// rl_c51_next_at_choice: the same without the logits of every pair: they are formed at the chosen actions alone.
+// launch: threads P*11, block 4
+// One thread a pair, which looks for the rows that chose it and takes them two at a time: its columns stay in the
+// nearest cache. For a CPU; a GPU multiplies everything. h [rows, 128] encodings at h_n; target_w_c51 [128, P*11*21],
+// target_b_c51 [P*11*21]; best_action [rows, P]; next_prob [rows, P, 21].
+extern "C" __global__ void rl_c51_next_at_choice(const float* h, const float* target_w_c51, const float* target_b_c51,
+                                                 const signed char* best_action, float* next_prob, int rows, int P) {
+    const int pair = blockIdx.x * blockDim.x + threadIdx.x;
+    if (pair >= P * N_ACTIONS) return;
+    const int p = pair / N_ACTIONS, action = pair - p * N_ACTIONS, column = pair * C51_ATOMS;
+    const long long columns = (long long)P * N_ACTIONS * C51_ATOMS;
+    int found = 0, first = 0;
+    for (int r = 0; r <= rows; ++r) {
+        if (r < rows && best_action[(long long)r * P + p] != action) continue;
+        const bool last = r == rows;
+        if (!last && ++found == 1) first = r;
+        if (found == 0 || (found == 1 && !last)) continue;
+        const int second = last ? first : r;
+        const float *one = h + (long long)first * HIDDEN_DIM, *two = h + (long long)second * HIDDEN_DIM;
+        C51Row x = c51_load(target_b_c51 + column), y = x, prob;
+        for (int k = 0; k < HIDDEN_DIM; ++k) {
+            const C51Row w = c51_load(target_w_c51 + k * columns + column);
+            x = c51_add_scaled(x, one[k], w);
+            y = c51_add_scaled(y, two[k], w);
+        }
+        c51_softmax(x, &prob);
+        c51_store(next_prob + ((long long)first * P + p) * C51_ATOMS, prob);
+        c51_softmax(y, &prob);
+        c51_store(next_prob + ((long long)second * P + p) * C51_ATOMS, prob);
+        found = 0;
+    }
 }
 
 // bellman_target_projection: distribution of r + gamma^n (1 - d) Z' on the atoms, for the executed action.

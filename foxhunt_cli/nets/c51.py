@@ -12,7 +12,7 @@ from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm
-from foxhunt_cli.pipeline.stage import Matmul, Stage, Step, View, Zero
+from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 
 ATOMS = 21
 _OUT = f"P*N_ACTIONS*{ATOMS}"
@@ -136,21 +136,30 @@ def online_logits(batch: CriticBatch) -> Matmul:
     return _product("c51", batch.h, batch.rows, "", "c51_logits")
 
 
-def forward(batch: CriticBatch) -> list[Step]:
-    """Logits at h and h_n, the online head's choice at h_n, the target head's distribution there."""
-    rows = {"rows": batch.rows}
-    choice = {"c51_logits": "c51_next_logits", "b_c51": "noisy_b_c51", "best_action": "c51_best_action"}
-    target = {"target_logits": "c51_target_logits", "target_b_c51": "noisy_target_b_c51"}
-    return [
+def forward(batch: CriticBatch, *, everywhere: bool = False) -> list[Step]:
+    """Logits at h and h_n, the online head's choice at h_n, the target head's distribution there.
+
+    everywhere: the target head's logits of every pair by a product, as a GPU wants it, not at the choices alone.
+    """
+    rows, choice = {"rows": batch.rows}, {"best_action": "c51_best_action"}
+    online = {"c51_logits": "c51_next_logits", "b_c51": "noisy_b_c51"}
+    target = choice | rows | {"target_b_c51": "noisy_target_b_c51", "next_prob": "c51_next_prob"}
+    steps: list[Step] = [
         online_logits(batch),
         _product("c51 next", batch.next_h, batch.rows, "", "c51_next_logits"),
-        _product("c51 target", batch.next_h, batch.rows, "target_", "c51_target_logits"),
-        Stage("argmax_expected_q", choice | rows),
-        Stage(
-            "rl_c51_next_distribution",
-            target | rows | {"best_action": "c51_best_action", "next_prob": "c51_next_prob"},
-        ),
+        Stage("argmax_expected_q", online | choice | rows),
     ]
+    if everywhere:
+        steps.append(_product("c51 target", batch.next_h, batch.rows, "target_", "c51_target_logits"))
+        steps.append(Stage("rl_c51_next_distribution", target | {"target_logits": "c51_target_logits"}))
+    else:
+        steps.append(Stage("rl_c51_next_at_choice", target | {"h": batch.next_h, "target_w_c51": "noisy_target_w_c51"}))
+    return steps
+
+
+def either_forward(batch: CriticBatch) -> Fused:
+    """``forward`` as the device likes it."""
+    return Fused(tuple(forward(batch, everywhere=True)), tuple(forward(batch)))
 
 
 def loss_and_backward(batch: CriticBatch, update: int, *, path: bool, grad_h: str | None = None) -> list[Step]:

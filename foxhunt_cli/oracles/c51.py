@@ -231,17 +231,18 @@ def c51_expectations_match_numpy(trial: Trial) -> None:
 
 @oracle("c51")
 def c51_double_dqn_chooses_online_and_values_by_target(trial: Trial) -> None:
-    """argmax by the online head at h_n, distribution of the target head at that action, every class."""
-    rig = rig_of(trial)
-    rig.run([*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch())])
-    atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
-    best = (softmax(_logits(rig, "replay_next_h", "", P)) @ atoms).argmax(-1)
-    trial.equal("online argmax", best, rig.get("c51_best_action"))
-    target = softmax(_logits(rig, "replay_next_h", "target_", P))
-    want = np.take_along_axis(target, best[..., None, None], 2)[:, :, 0]
-    trial.close("target distribution", want, rig.get("c51_next_prob"), 1e-5)
-    by_target = (target @ atoms).argmax(-1)
-    trial.true("the target head would choose otherwise somewhere", (by_target != best).any())
+    """argmax by the online head at h_n, distribution of the target head at that action, every class; both forms."""
+    for everywhere in (True, False):
+        rig = rig_of(trial)
+        rig.run([*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch(), everywhere=everywhere)])
+        atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
+        best = (softmax(_logits(rig, "replay_next_h", "", P)) @ atoms).argmax(-1)
+        trial.equal("online argmax", best, rig.get("c51_best_action"))
+        target = softmax(_logits(rig, "replay_next_h", "target_", P))
+        want = np.take_along_axis(target, best[..., None, None], 2)[:, :, 0]
+        trial.close("target distribution", want, rig.get("c51_next_prob"), 1e-5)
+        by_target = (target @ atoms).argmax(-1)
+        trial.true("the target head would choose otherwise somewhere", (by_target != best).any())
 
 
 def _path_reference(rig: HeadRig) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
             Stage("rl_moment_batch", {**place, "target_h": shape.features}),
             Stage("rl_path_targets", {"R": rows}),
             Zero("critic_grad_h"),
-            *c51.forward(batch),
+            c51.either_forward(batch),
             *c51.loss_and_backward(batch, 0, path=True, grad_h="critic_grad_h"),
         ]
         if shape.quantiles:
@@ -108,7 +108,7 @@ def update(shape: Shape, number: int) -> Fused:
         *again,
         *(c51.draw_noise() if shape.noisy else c51.no_noise()),
         *c51.compose_noise(),
-        *c51.forward(batch),
+        c51.either_forward(batch),
         *c51.loss_and_backward(batch, number, path=path),
         *quantiles,
         *learn.optimiser("critic"),
