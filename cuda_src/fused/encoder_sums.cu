@@ -6,7 +6,7 @@
 // Order of addition: fixed by the number of lines alone. Thread k of a column takes lines k, k + 64, ..., ascending;
 // then eight threads add eight of these sums each, ascending, and one adds the eight.
 // Edge cases: NaN and infinity show in the sums.
-#include "fused/mamba2_row.cuh"
+#include "fused/mamba2_pipeline.cuh"
 
 #define SUM_COLUMNS 16
 #define SUM_LANES 64
