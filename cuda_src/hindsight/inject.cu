@@ -1,15 +1,10 @@
 // Slots of the hindsight transitions, their copies, and the encodings that later iterations need.
-#include "hindsight/hindsight.cuh"
-#include "include/math.cuh"
-#include "include/reduce.cuh"
-#include "replay/replay.cuh"
-
-#define NOT_INJECTED -1
+#include "hindsight/inject.cuh"
 
 // rl_hindsight_inject: slots by one prefix sum over the candidates, backward ones first, each in the order t, row.
 // launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
 // updates: replay_state, isv
-// One block; every thread owns a run of adjacent candidates [2,T,B]. injected_at [2,T,B]: its number, or -1.
+// One block; a thread owns runs of adjacent candidates [2,T,B]. injected_at [2,T,B]: its number, or -1.
 // The synthetic share of live transitions never exceeds HINDSIGHT_MAX_SHARE: the first candidates get what is left of
 // it (before these injections replace anything, so the bound is on the safe side), the others are skipped. Synthetic
 // transitions that are overwritten leave the count. Slots read: HINDSIGHT_MAX_SHARE. Slots written:
@@ -18,44 +13,7 @@
 extern "C" __global__ void rl_hindsight_inject(const unsigned char* candidate_fire, const unsigned char* store_source,
                                                int* injected_at, unsigned int* replay_state, float* isv, int C, int T,
                                                int B) {
-    __shared__ int scratch[32];
-    int items = 2 * T * B, share = (items + (int)blockDim.x - 1) / (int)blockDim.x;
-    int first = (int)threadIdx.x * share, end = first + share < items ? first + share : items;
-    int count = 0, lost = 0, total = 0;
-    for (int i = first; i < end; ++i) {
-        count += candidate_fire[i] == FIRE_YES;
-        lost += candidate_fire[i] == FIRE_NO_COPY;
-    }
-    int order = block_exclusive_scan_int(count, scratch, &total);
-    lost = block_sum_int(lost, scratch);
-
-    unsigned int head = replay_state[REPLAY_HEAD], size = replay_state[REPLAY_SIZE];
-    int synthetic = (int)replay_state[REPLAY_SYNTHETIC];
-    int room = (int)((double)isv[ISV_HINDSIGHT_MAX_SHARE] * (double)size) - synthetic;
-    int taken = total < room ? total : (room > 0 ? room : 0);
-    int backward = 0, replaced = 0;
-    for (int i = first; i < end; ++i) {
-        bool fires = candidate_fire[i] == FIRE_YES;
-        injected_at[i] = fires && order < taken ? order : NOT_INJECTED;
-        backward += fires && order < taken && i < T * B;
-        order += fires;
-    }
-    for (int i = (int)threadIdx.x; i < taken; i += (int)blockDim.x) {
-        replaced += store_source[(head + (unsigned int)i) & ((unsigned int)C - 1u)] != SOURCE_REAL;
-    }
-    backward = block_sum_int(backward, scratch);
-    replaced = block_sum_int(replaced, scratch);
-    if (threadIdx.x != 0) return;
-    size = size + (unsigned int)taken > (unsigned int)C ? (unsigned int)C : size + (unsigned int)taken;
-    synthetic += taken - replaced;
-    replay_state[REPLAY_INJECTED] = (unsigned int)taken;
-    replay_state[REPLAY_HEAD] = (head + (unsigned int)taken) & ((unsigned int)C - 1u);
-    replay_state[REPLAY_SIZE] = size;
-    replay_state[REPLAY_SYNTHETIC] = (unsigned int)synthetic;
-    isv[ISV_HINDSIGHT_INJECT_COUNT] = (float)backward;
-    isv[ISV_HINDSIGHT_FORWARD_COUNT] = (float)(taken - backward);
-    isv[ISV_HINDSIGHT_SKIPPED] = (float)(total - taken + lost);
-    isv[ISV_HINDSIGHT_SHARE] = size > 0u ? (float)synthetic / (float)size : 0.0f;
+    hindsight_inject_block(candidate_fire, store_source, injected_at, replay_state, isv, false, C, T, B);
 }
 
 // rl_hindsight_copy: writes the injected transitions behind the pushed ones, at boost x the largest priority.
@@ -68,61 +26,26 @@ extern "C" __global__ void rl_hindsight_inject(const unsigned char* candidate_fi
 // that is copied from lies outside everything that is written here (rl_hindsight_peak, rl_hindsight_forward).
 // Slots read: HINDSIGHT_LABEL, HINDSIGHT_PRIORITY_BOOST, PER_MAX_PRIORITY, REWARD_SCALE, REWARD_CLAMP_WIN,
 // REWARD_CLAMP_LOSS, GAMMA.
-extern "C" __global__ void rl_hindsight_copy(
-    const int* injected_at, const float* candidate_usd, const unsigned int* candidate_birth,
-    const unsigned int* candidate_slot, const int* candidate_n, const signed char* candidate_lots,
-    const signed char* candidate_action, const int* candidate_state, const int* cursor, const float* h,
-    const float* her_peak_h, const float* closed_h, const int* position_after, const unsigned int* replay_state,
-    const float* isv, float* store_h, float* store_next_h, unsigned int* store_index, unsigned short* store_n,
-    signed char* store_lots, signed char* store_next_lots, signed char* store_action, float* store_return,
-    float* store_discount, unsigned char* store_terminal, unsigned char* store_source, unsigned int* store_birth,
-    unsigned int* store_row, float* per_tree, int C, int T, int B) {
-    int thread = blockIdx.x * blockDim.x + threadIdx.x;
-    int i = thread / COPY_LANES, lane = thread % COPY_LANES;
-    if (i >= 2 * T * B || injected_at[i] == NOT_INJECTED) return;
-    unsigned int first = replay_state[REPLAY_START] + replay_state[REPLAY_PUSHED];
-    unsigned int to = (first + (unsigned int)injected_at[i]) & ((unsigned int)C - 1u), from = candidate_slot[i];
-    bool forward = i >= T * B, path = hindsight_label(isv) == LABEL_PATH;
-    int at = forward ? i - T * B : i, t = at / B, b = at - t * B, state = candidate_state[i];
-    const float* source = state >= 0 ? h + ((long long)state * B + b) * HIDDEN_DIM
-                          : forward  ? closed_h + ((long long)b * CLOSED_RING + (-1 - state)) * HIDDEN_DIM
-                                     : her_peak_h + (long long)b * HIDDEN_DIM;
-    const float* next = path ? h + ((long long)(t + 1) * B + b) * HIDDEN_DIM : source;
-    if (from != NO_SLOT) {
-        source = store_h + (long long)from * HIDDEN_DIM;
-        next = store_next_h + (long long)from * HIDDEN_DIM;
-    }
-    copy_encoding(store_h + (long long)to * HIDDEN_DIM, source, lane);
-    copy_encoding(store_next_h + (long long)to * HIDDEN_DIM, next, lane);
-    if (lane != 0) return;
-    per_tree[C + to] = isv[ISV_HINDSIGHT_PRIORITY_BOOST] * isv[ISV_PER_MAX_PRIORITY];
-    store_source[to] = forward ? SOURCE_FORWARD : SOURCE_BACKWARD;
-    store_birth[to] = candidate_birth[i];
-    store_row[to] = (unsigned int)b;
-    if (from != NO_SLOT) {
-        store_index[to] = store_index[from];
-        store_n[to] = store_n[from];
-        store_lots[to] = store_lots[from];
-        store_next_lots[to] = store_next_lots[from];
-        store_action[to] = store_action[from];
-        store_return[to] = store_return[from];
-        store_discount[to] = store_discount[from];
-        store_terminal[to] = store_terminal[from];
-        return;
-    }
-    unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
-    float scaled = candidate_usd[i] * isv[ISV_REWARD_SCALE];
-    float reward = clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
-    float discount = 1.0f;
-    for (int k = 0; k < candidate_n[i]; ++k) discount *= isv[ISV_GAMMA];
-    store_index[to] = (unsigned int)(cursor[b] + (int)(candidate_birth[i] - clock));
-    store_n[to] = (unsigned short)candidate_n[i];
-    store_lots[to] = candidate_lots[i];
-    store_next_lots[to] = path ? (signed char)position_after[at] : candidate_lots[i];
-    store_action[to] = candidate_action[i];
-    store_return[to] = path ? 0.0f : reward;
-    store_discount[to] = discount;
-    store_terminal[to] = path ? 0 : 1;
+extern "C" __global__ void rl_hindsight_copy(const int* injected_at, const float* candidate_usd,
+                                             const unsigned int* candidate_birth, const unsigned int* candidate_slot,
+                                             const int* candidate_n, const signed char* candidate_lots,
+                                             const signed char* candidate_action, const int* candidate_state,
+                                             const int* cursor, const float* h, const float* her_peak_h,
+                                             const float* closed_h, const int* position_after,
+                                             const unsigned int* replay_state, const float* isv, float* store_h,
+                                             float* store_next_h, unsigned int* store_index, unsigned short* store_n,
+                                             signed char* store_lots, signed char* store_next_lots,
+                                             signed char* store_action, float* store_return, float* store_discount,
+                                             unsigned char* store_terminal, unsigned char* store_source,
+                                             unsigned int* store_birth, unsigned int* store_row, float* per_tree, int C,
+                                             int T, int B) {
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    if (thread / COPY_LANES >= 2 * T * B) return;
+    hindsight_copy_item(injected_at, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
+                        candidate_action, candidate_state, cursor, h, her_peak_h, closed_h, position_after,
+                        replay_state, isv, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots,
+                        store_action, store_return, store_discount, store_terminal, store_source, store_birth,
+                        store_row, per_tree, C, T, B, thread / COPY_LANES, thread % COPY_LANES);
 }
 
 // rl_hindsight_keep: stores the encodings of this iteration that a later one may need.
@@ -133,16 +56,9 @@ extern "C" __global__ void rl_hindsight_keep(const float* h, const unsigned int*
                                              const unsigned int* her_peak_birth, const unsigned char* closed_valid,
                                              const unsigned int* closed_birth, float* her_peak_h, float* closed_h,
                                              int T, int B) {
-    int thread = blockIdx.x * blockDim.x + threadIdx.x;
-    int lane = thread % COPY_LANES, place = thread / COPY_LANES, b = place / (CLOSED_RING + 1);
-    int j = place - b * (CLOSED_RING + 1);
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x;
+    const int place = thread / COPY_LANES, b = place / (CLOSED_RING + 1);
     if (b >= B) return;
-    bool peak = j == CLOSED_RING;
-    long long entry = (long long)b * CLOSED_RING + j;
-    unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
-    bool wanted = peak ? her_mids[b] > 0 : closed_valid[entry] != 0;
-    int state = (int)((peak ? her_peak_birth[b] : closed_birth[entry]) - clock);
-    if (!wanted || state < 1 || state > T) return;
-    copy_encoding(peak ? her_peak_h + (long long)b * HIDDEN_DIM : closed_h + entry * HIDDEN_DIM,
-                  h + ((long long)state * B + b) * HIDDEN_DIM, lane);
+    hindsight_keep_item(h, replay_state, her_mids, her_peak_birth, closed_valid, closed_birth, her_peak_h, closed_h, T,
+                        B, b, place - b * (CLOSED_RING + 1), thread % COPY_LANES);
 }

@@ -34,11 +34,5 @@ extern "C" __global__ void rl_per_tree_paths(const unsigned int* sample_slot, fl
 extern "C" __global__ void rl_per_tree_range(const unsigned int* replay_state, float* per_tree, int groups, int depth,
                                              int bottom, int top) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= groups) return;
-    unsigned int start = replay_state[REPLAY_START], below = (1u << (depth - top)) - 1u;
-    unsigned int count = replay_state[REPLAY_PUSHED] + replay_state[REPLAY_INJECTED];
-    unsigned int touched = ((start & below) + count + below) >> (depth - top);
-    if (count == 0u || (unsigned int)i >= touched) return;
-    unsigned int g = ((start >> (depth - top)) + (unsigned int)i) & ((1u << top) - 1u);
-    tree_renew_group(per_tree, (int)g, bottom, top);
+    if (i < groups) tree_renew_written(replay_state, per_tree, i, depth, bottom, top);
 }

@@ -5,6 +5,7 @@
 // TREE_BAND: one thread owns a group, the subtree between depth `top` (its root) and depth `bottom`, whose nodes there
 // are all up to date. It loads them once and writes everything above; it reads nothing that another thread writes.
 #pragma once
+#include "replay/replay.cuh"
 
 #define TREE_BAND 5         // levels a thread renews
 #define TREE_GROUP 32       // 2^TREE_BAND: nodes at the bottom of a group
@@ -38,4 +39,16 @@ static __device__ inline double tree_stratum(unsigned int random, int r, int R, 
 // those that go right: of two walks the one with the larger u never ends before the other.
 static __device__ inline bool tree_goes_left(float left, float right, double u) {
     return !(right > 0.0f) || (left > 0.0f && u < (double)left);
+}
+
+// Renews the i-th group of a band above the slots written in this iteration, counted from that of slot REPLAY_START around
+// the end of the ring; nothing where there are fewer.
+static __device__ inline void tree_renew_written(const unsigned int* replay_state, float* per_tree, int i, int depth,
+                                                 int bottom, int top) {
+    unsigned int start = replay_state[REPLAY_START], below = (1u << (depth - top)) - 1u;
+    unsigned int count = replay_state[REPLAY_PUSHED] + replay_state[REPLAY_INJECTED];
+    unsigned int touched = ((start & below) + count + below) >> (depth - top);
+    if (count == 0u || (unsigned int)i >= touched) return;
+    unsigned int g = ((start >> (depth - top)) + (unsigned int)i) & ((1u << top) - 1u);
+    tree_renew_group(per_tree, (int)g, bottom, top);
 }

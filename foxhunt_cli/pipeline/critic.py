@@ -31,13 +31,16 @@ def encode(shape: Shape) -> list[Step]:
     return learn.ENCODERS[shape.encoder].forward(learn.snapshots(shape), "target_")
 
 
-def store(shape: Shape) -> list[Step]:
+def store(shape: Shape) -> list[Step | Fused]:
     """Every moment whose successors exist goes to the replay, then hindsight's; the tree above them is renewed."""
-    return [
-        *per.push(shape.features),
-        *(hindsight.inject(shape.directions, shape.features) if shape.injects else ()),
-        *per.tree_of_pushed(shape.capacity, shape.batch, shape.rollout),
-    ]
+    features, sizes = shape.features, (shape.capacity, shape.batch, shape.rollout)
+    steps, launches = per.push(features), per.push_at_once(features)
+    if shape.injects:
+        steps += hindsight.inject(shape.directions, features)
+        launches += hindsight.inject_at_once(shape.directions, features)
+    steps += per.tree_of_pushed(*sizes)
+    launches += per.tree_of_pushed_at_once(*sizes)
+    return [Fused(tuple(launches), tuple(steps), exact=True)]
 
 
 def values(shape: Shape) -> list[Step | Fused]:

@@ -25,9 +25,7 @@ def default_capacity(batch: int, rollout: int) -> int:
 def check_capacity(capacity: int, batch: int, rollout: int) -> int:
     """``capacity`` if it can serve B x T; raises ValueError with the limits otherwise."""
     if capacity & (capacity - 1) or not CAPACITY_MIN <= capacity <= CAPACITY_MAX:
-        raise ValueError(
-            f"got {capacity:,}, expected a power of two from {CAPACITY_MIN:,} to {CAPACITY_MAX:,}"
-        )
+        raise ValueError(f"got {capacity:,}, expected a power of two from {CAPACITY_MIN:,} to {CAPACITY_MAX:,}")
     least = least_capacity(batch, rollout)
     if capacity < least:
         raise ValueError(

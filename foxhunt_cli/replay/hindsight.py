@@ -35,3 +35,9 @@ def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
         Stage("rl_hindsight_copy", {"h": features}),
         Stage("rl_hindsight_keep", {"h": features}),
     ]
+
+
+def inject_at_once(directions: str = "both", features: str = "h_bar") -> list[Step]:
+    """``inject`` in two kernels; directions other than "off"."""
+    enabled = {one: str(int(directions in ("both", one))) for one in ("backward", "forward")}
+    return [Stage("rl_store_candidates", enabled), Stage("rl_store_injections", {"h": features})]

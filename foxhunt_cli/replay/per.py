@@ -21,6 +21,11 @@ def push(features: str = "h_bar") -> list[Step]:
     ]
 
 
+def push_at_once(features: str = "h_bar") -> list[Step]:
+    """``push`` in two kernels."""
+    return [Stage("rl_store_slots"), Stage("rl_store_moments", {"h": features})]
+
+
 def sample() -> list[Step]:
     """A batch of R transitions: slots, scalars, encodings, importance weights."""
     return [Stage("rl_per_sample"), Stage("rl_per_gather"), Stage("rl_per_weights")]
@@ -61,10 +66,9 @@ def tree_of_sampled(capacity: int, rows: int) -> list[Step]:
 
 def tree_of_pushed(capacity: int, batch: int, rollout: int) -> list[Step]:
     """The tree above everything that an iteration wrote: its pushes and its hindsight."""
-    most = (rollout + N_STEP_MAX) * batch + 2 * rollout * batch
     steps: list[Step] = []
     for bottom, top in bands(capacity):
-        groups = most // (capacity >> top) + 2
+        groups = _groups_written(capacity >> top, batch, rollout)
         if top == 0 or groups >= 1 << top:
             steps.append(_full(bottom, top))
         else:
@@ -72,10 +76,22 @@ def tree_of_pushed(capacity: int, batch: int, rollout: int) -> list[Step]:
     return steps
 
 
+def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int) -> list[Step]:
+    """``tree_of_pushed`` in one kernel, where the tree has more than one band (capacity above 32)."""
+    bottom, top = bands(capacity)[0]
+    groups = min(_groups_written(capacity >> top, batch, rollout), 1 << top)
+    return [Stage("rl_store_tree", {"groups": str(groups), "depth": str(bottom)})]
+
+
 def bands(capacity: int) -> list[tuple[int, int]]:
     """(bottom, top) depths of the bands of a tree, bottom first; the last ends at the root."""
     depth = capacity.bit_length() - 1
     return [(bottom, max(bottom - TREE_BAND, 0)) for bottom in range(depth, 0, -TREE_BAND)]
+
+
+def _groups_written(slots: int, batch: int, rollout: int) -> int:
+    """Bound on the groups of ``slots`` slots that an iteration's pushes and injections touch."""
+    return ((rollout + N_STEP_MAX) * batch + 2 * rollout * batch) // slots + 2
 
 
 def _full(bottom: int, top: int) -> Stage:
