@@ -12,7 +12,7 @@
 // updates: trade_best_mid, trade_entry_mid, steps_since_close, pending_target, pending_steps, outcome_ema, unit_entry
 // updates: unit_best_mid, unit_age, unit_lots, unit_initial_r, unit_trail, unit_marked, context
 extern "C" __global__ void rl_rollout_value(
-    const float* __restrict__ ensemble_q, const int* __restrict__ cursor, const int* __restrict__ episode_end,
+    const float* __restrict__ ensemble_q, const signed char* __restrict__ next_class, const int* __restrict__ cursor, const int* __restrict__ episode_end,
     const float* __restrict__ bid_px, const float* __restrict__ bid_sz, const float* __restrict__ ask_px,
     const float* __restrict__ ask_sz, const float* __restrict__ regime, const float* __restrict__ isv,
     signed char* __restrict__ action_drawn, int* __restrict__ position_lots, double* __restrict__ entry_basis,
@@ -33,7 +33,7 @@ extern "C" __global__ void rl_rollout_value(
     unsigned char* __restrict__ closed, unsigned char* __restrict__ terminal, unsigned char* __restrict__ truncated,
     float* __restrict__ closed_trade_pnl_usd, int* __restrict__ closed_trade_steps, int* __restrict__ closed_trade_lots,
     float* __restrict__ closed_excursion_usd, int latency, float tick_value_usd, float fee_usd, int lot_limit,
-    int ratchet, int since_close, int realised_reward, int P, int T, int B) {
+    int ratchet, int since_close, int realised_reward, int by_position, int P, int T, int B) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     const Environment env = {cursor, episode_end, bid_px, bid_sz, ask_px, ask_sz, regime, isv, position_lots,
@@ -52,7 +52,8 @@ extern "C" __global__ void rl_rollout_value(
         const long long at = (long long)t * B + b;
         const BestPrices next = book_best(bid_px, ask_px, row.cursor + t + 1);
         const int block = head_block(row.account.position + lot_limit, P);
-        const int drawn = q_action_row(ensemble_q + (at * P + block) * N_ACTIONS);
+        const int drawn = q_action_row(ensemble_q + (at * P + block) * N_ACTIONS, next_class + block * N_ACTIONS,
+                                       by_position != 0);
         action_drawn[at] = (signed char)drawn;
         rollout_step(env, rules, &row, next, drawn, t, b);
     }

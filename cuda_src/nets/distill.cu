@@ -32,12 +32,14 @@ extern "C" __global__ void rl_action_gap(const float* row_action_gap, float* act
 // in rl_pi_action_kernel; ensemble_q [rows, P*11]; action_gap [1]; row_distill [rows] KL(target || pi), nats.
 //   target = softmax((E_Q - max E_Q) / tau'), gradient of KL(target || softmax(logits)) = lambda (pi - target)
 // all_classes = 0: the row's own class, tau' = tau, mean over rows. all_classes = 1: every class with the row's own
-// context, tau' = tau x action_gap, mean over rows and classes. Slots read: Q_DISTILL_LAMBDA, Q_DISTILL_TEMPERATURE.
+// context, tau' = tau x action_gap, mean over rows and classes. by_position = 1: the target of actions that lead to the
+// same position (next_class [P, 11]) is one sum, split between them as pi splits it. Slots read: Q_DISTILL_LAMBDA, Q_DISTILL_TEMPERATURE.
 extern "C" __global__ void rl_q_pi_distill_grad(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
                                                 const float* context, const int* position_class,
-                                                const float* ensemble_q, const float* action_gap, const float* isv,
-                                                float* grad_pi_all, float* row_distill, int rows, int P,
-                                                int all_classes) {
+                                                const float* ensemble_q, const signed char* next_class,
+                                                const float* action_gap, const float* isv, float* grad_pi_all,
+                                                float* row_distill, int rows, int P, int all_classes,
+                                                int by_position) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     const float temperature = isv[ISV_Q_DISTILL_TEMPERATURE] * (all_classes ? action_gap[0] : 1.0f);
@@ -49,7 +51,8 @@ extern "C" __global__ void rl_q_pi_distill_grad(const float* pi_all, const float
         float logits[N_ACTIONS], soft[N_ACTIONS], log_soft[N_ACTIONS];
         policy_logits(pi_all, b_pi, w_pi_ctx, context, row, c, P, logits);
         softmax_and_log(logits, soft, log_soft);
-        kl += add_distillation(ensemble_q + start, temperature, scale, soft, log_soft, grad_pi_all + start);
+        kl += add_distillation(ensemble_q + start, next_class + c * N_ACTIONS, by_position != 0, temperature, scale, soft,
+                               log_soft, grad_pi_all + start);
     }
     row_distill[row] = kl / classes;
 }

@@ -54,13 +54,41 @@ static __device__ inline void softmax_and_log(const float* x, float* soft, float
     }
 }
 
-// grad += scale (soft - target), target = softmax((q - max q) / temperature); returns KL(target || soft).
-static __device__ inline float add_distillation(const float* q, float temperature, float scale, const float* soft,
+#define SHARE_FLOOR 1e-30f  // a probability below it is shared out no further
+
+// What actions that lead to the same position are to have together, each gets in proportion to what it has: the critic
+// has no opinion about their odds, so there is no pull on them. target, log_target <- that split.
+static __device__ inline void split_by_position(const signed char* next_class, const float* soft, const float* log_soft,
+                                                float* target, float* log_target) {
+    float wanted[N_ACTIONS], held[N_ACTIONS];
+#pragma unroll
+    for (int a = 0; a < N_ACTIONS; ++a) {
+        wanted[a] = held[a] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < N_ACTIONS; ++i) {
+            const bool same = next_class[i] == next_class[a];
+            wanted[a] += same ? target[i] : 0.0f;
+            held[a] += same ? soft[i] : 0.0f;
+        }
+    }
+#pragma unroll
+    for (int a = 0; a < N_ACTIONS; ++a) {
+        if (!(held[a] > SHARE_FLOOR && wanted[a] > SHARE_FLOOR)) continue;
+        target[a] = wanted[a] * (soft[a] / held[a]);
+        log_target[a] = logf(wanted[a]) + (log_soft[a] - logf(held[a]));
+    }
+}
+
+// grad += scale (soft - target), target = softmax((q - max q) / temperature), by_position: split as above; returns
+// KL(target || soft).
+static __device__ inline float add_distillation(const float* q, const signed char* next_class, bool by_position,
+                                                float temperature, float scale, const float* soft,
                                                 const float* log_soft, float* grad) {
     float wanted[N_ACTIONS], target[N_ACTIONS], log_target[N_ACTIONS];
     const float top = action_max(q), inverse = 1.0f / temperature;
     for (int a = 0; a < N_ACTIONS; ++a) wanted[a] = (q[a] - top) * inverse;
     softmax_and_log(wanted, target, log_target);
+    if (by_position) split_by_position(next_class, soft, log_soft, target, log_target);
     for (int a = 0; a < N_ACTIONS; ++a) grad[a] += scale * (soft[a] - target[a]);
     return categorical_kl(target, log_target, log_soft);
 }

@@ -39,13 +39,17 @@ extern "C" __global__ void rl_value_rows(const float* v_all, const float* b_v, c
 
 // rl_q_action_kernel: the action of greatest ensemble value at the row's class.
 // launch: threads B, block 64
-// One thread a row. ensemble_q [T, B, P, 11] scaled; position_class [T+1, B]; action_drawn [T, B]. The first of equals
-// wins, but Hold before all others, so that a critic without an opinion does nothing. NaN values never win.
+// One thread a row. ensemble_q [T, B, P, 11] scaled; position_class [T+1, B]; next_class [P, 11]; action_drawn [T, B].
+// The first of equals wins, but Hold before all others, so that a critic without an opinion does nothing. NaN values
+// never win. by_position 1: actions that lead to the same position have one value, their mean, so that the trails of
+// stops, of which path targets know nothing, are left alone.
 extern "C" __global__ void rl_q_action_kernel(const float* ensemble_q, const int* position_class,
-                                              signed char* action_drawn, int B, int P, int t) {
+                                              const signed char* next_class, signed char* action_drawn, int B, int P,
+                                              int t, int by_position) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
     const long long row = (long long)t * B + b;
-    const float* q = ensemble_q + (row * P + head_block(position_class[row], P)) * N_ACTIONS;
-    action_drawn[row] = (signed char)q_action_row(q);
+    const int block = head_block(position_class[row], P);
+    const float* q = ensemble_q + (row * P + block) * N_ACTIONS;
+    action_drawn[row] = (signed char)q_action_row(q, next_class + block * N_ACTIONS, by_position != 0);
 }

@@ -88,14 +88,27 @@ static __device__ inline PolicyDraw pi_action_row(const float* logits, float p_m
     return {drawn, logf(policy_floored(chosen, p_min))};
 }
 
-// rl_q_action_kernel: the action of greatest value, q [11].
-static __device__ inline int q_action_row(const float* q) {
+// Mean value of the actions that lead to the same position as action a; q [11], next_class [11] of the row's class.
+// Path targets do not tell such actions apart: what their values differ by is noise. Order of addition: by action.
+static __device__ inline float shared_value(const float* q, const signed char* next_class, int a) {
+    float sum = 0.0f, count = 0.0f;
+    for (int i = 0; i < N_ACTIONS; ++i) {
+        const bool same = next_class[i] == next_class[a];
+        sum += same ? q[i] : 0.0f;
+        count += same ? 1.0f : 0.0f;
+    }
+    return sum / count;
+}
+
+// rl_q_action_kernel: the action of greatest value, q [11]. by_position: of greatest shared value.
+static __device__ inline int q_action_row(const float* q, const signed char* next_class, bool by_position) {
     int best = ACTION_HOLD;
-    float top = q[ACTION_HOLD];
+    float top = by_position ? shared_value(q, next_class, ACTION_HOLD) : q[ACTION_HOLD];
     for (int a = 0; a < N_ACTIONS; ++a) {
-        const bool takes = q[a] > top;
+        const float value = by_position ? shared_value(q, next_class, a) : q[a];
+        const bool takes = value > top;
         best = takes ? a : best;
-        top = takes ? q[a] : top;
+        top = takes ? value : top;
     }
     return best;
 }

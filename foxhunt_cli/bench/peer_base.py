@@ -42,6 +42,7 @@ class Iteration:
         self.market = peer_market.load(engine.device, engine.arrays, to)
         classes = peer_market.next_class(engine.device, isv, self.sizes.lot_limit)
         self.next_class = torch.from_numpy(classes).to(to)
+        self.alike = peer_heads.alike(self.next_class) if self.sizes.P > 1 else None
         self.next_lots = (self.next_class - self.sizes.lot_limit).float()
         self.episode_len = int(engine.dims["episode_len"])
         self._load(engine, isv, compiled)
@@ -177,7 +178,7 @@ class Iteration:
         return peer_critic.ensemble(self.critic, h, self.rules, self.sizes)
 
     def _policy_loss(self, out: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
-        return peer_heads.policy_loss(out, self.policy, rows, self.rules, self.sizes)
+        return peer_heads.policy_loss(out, self.policy, rows, self.rules, self.sizes, self.alike)
 
     def _sample(self) -> tuple[Tensor, Batch]:
         slots, weight, fields = peer_replay.sample(self.replay, self.sizes.R, self.rules)

@@ -112,16 +112,26 @@ def surrogate(own: Tensor, rows: Rows, rules: Rules) -> tuple[Tensor, Tensor]:
     return (loss * rows.counted).sum() / count, -(log_soft.exp() * log_soft).sum(-1).mean()
 
 
-def teaching(logits: Tensor, rows: Rows, rules: Rules) -> Tensor:
+def alike(next_class: Tensor) -> Tensor:
+    """[P, 11, 11] 0 or 1: actions of a class that lead to the same position; next_class [P, 11]."""
+    return (next_class[:, :, None] == next_class[:, None, :]).float()
+
+
+def teaching(logits: Tensor, rows: Rows, rules: Rules, same: Tensor | None) -> Tensor:
     """Distillation of the ensemble's values into every block [n, P, 11]; its temperature follows the action gap.
 
-    With one block the temperature is the slot's own.
+    same: as ``alike``: what such actions are to have together each gets in proportion to what it has. With one block
+    there is none, and the temperature is the slot's own.
     """
     q, temperature = rows.ensemble_q, rules.q_distill_temperature
     best = q.amax(-1, keepdim=True)
-    if q.shape[1] > 1:
-        temperature = temperature * (best[..., 0] - q.mean(-1)).mean().clamp(min=_GAP_FLOOR)
-    return kl(torch.softmax((q - best) / temperature, -1), torch.log_softmax(logits, -1)).mean()
+    if same is None:
+        return kl(torch.softmax((q - best) / temperature, -1), torch.log_softmax(logits, -1)).mean()
+    temperature = temperature * (best[..., 0] - q.mean(-1)).mean().clamp(min=_GAP_FLOOR)
+    soft = torch.softmax(logits.detach(), -1)
+    target = torch.softmax((q - best) / temperature, -1)
+    wanted, held = (torch.einsum("npa,pai->npi", p, same.to(p.dtype)) for p in (target, soft))
+    return kl(wanted * soft / held, torch.log_softmax(logits, -1)).mean()
 
 
 def reference(own: Tensor, rules: Rules) -> Tensor:
@@ -148,14 +158,19 @@ def supervised(out: Tensor, p: Weights, rows: Rows, sizes: Sizes) -> tuple[Tenso
     )
 
 
-def policy_loss(out: Tensor, p: Weights, rows: Rows, rules: Rules, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """The on-policy loss of outputs ``out`` [n, columns], and its parts without weights, in the order of PARTS."""
+def policy_loss(
+    out: Tensor, p: Weights, rows: Rows, rules: Rules, sizes: Sizes, same: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The on-policy loss of outputs ``out`` [n, columns], and its parts without weights, in the order of PARTS.
+
+    same: as in ``teaching``.
+    """
     logits, values = with_context(out, rows.context, p["w_context"], sizes)
     own = pick(logits, rows.block)
     pi, entropy = surrogate(own, rows, rules)
     target = (rows.value_target - rules.popart_mean) / rules.value_sigma
     v = F.smooth_l1_loss(pick(values, rows.block), target)
-    distilled, ref = teaching(logits, rows, rules), reference(own, rules)
+    distilled, ref = teaching(logits, rows, rules, same), reference(own, rules)
     frd, direction, outcome = supervised(out, p, rows, sizes)
     loss = (
         rules.loss_lambda_pi * (pi - rules.entropy_coef * entropy)

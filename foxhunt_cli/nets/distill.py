@@ -43,11 +43,11 @@ def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: 
         Stage("rl_ensemble_action_value", {"rows": _ROWS}),
     )
     tiles = -(-rows // _TILE_ROWS)
-    # Few rows: as many blocks as run at once, of few pairs each. Many: whole blocks, each with several tiles.
-    each = f"(({_PAIRS}*{tiles} + {_BLOCKS - 1})/{_BLOCKS} if {_PAIRS}*{tiles} <= {_BLOCKS * _BLOCK_PAIRS} else 11)"
-    chunks = f"(({_PAIRS} + {each} - 1)/{each})"
+    # Many tiles: whole blocks, each with several of them. Few: more blocks of fewer pairs, so that none waits.
+    each = min(tiles, 3) if tiles < 2 * _BLOCK_PAIRS else _BLOCK_PAIRS
+    chunks = f"(({_PAIRS} + {each - 1})/{each})"
     groups = f"{tiles} if {tiles}*{chunks} <= {_BLOCKS} else {_BLOCKS}/{chunks}"
-    size = {"rows": str(rows), "each": each, "groups": groups}
+    size = {"rows": str(rows), "each": str(each), "groups": groups}
     launches = (
         Stage("rl_iqn_mean_embedding", {"n": "N_TAU"}),
         Stage("rl_ensemble_q_tf32", {"h": features, **size}),
@@ -55,27 +55,33 @@ def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: 
     return [Fused(launches, steps, tf32=True)]
 
 
-def lesson(*, all_classes: bool) -> Fused:
+def lesson(*, all_classes: bool, by_position: bool = False) -> Fused:
     """``gradients`` and ``agreement`` at once; the KL from the reference policy, a figure nobody reads, is not kept."""
     rows, blocks = {"rows": _ROWS}, {"blocks": _LESSON_BLOCKS}
     launches = (
         Stage("rl_action_gap_parts", rows),
-        Stage("rl_policy_lesson", {**rows, "all_classes": str(int(all_classes))}),
+        Stage("rl_policy_lesson", {**rows, **_what(all_classes, by_position)}),
         Stage("rl_policy_lesson_reduce", {**rows, **blocks, "part": NONFINITE_DISTILL}),
     )
-    return Fused(launches, (*gradients(all_classes=all_classes), *agreement()))
+    return Fused(launches, (*gradients(all_classes=all_classes, by_position=by_position), *agreement()))
 
 
-def gradients(*, all_classes: bool) -> list[Step]:
+def _what(all_classes: bool, by_position: bool) -> dict[str, str]:
+    return {"all_classes": str(int(all_classes)), "by_position": str(int(by_position))}
+
+
+def gradients(*, all_classes: bool, by_position: bool = False) -> list[Step]:
     """grad_pi_all += distillation and reference KL; loss and KL into their slots.
 
     all_classes: every class of every row with a gap-scaled temperature; else the row's own class with the slot's.
+    by_position: actions that lead to the same position are taught as one (needs ``next_class``): path targets do not
+    tell them apart, and noise taught as a preference would wear the trails of stops to nothing or past the heat cap.
     """
     rows = {"rows": _ROWS}
     return [
         Stage("rl_action_gap_rows", rows),
         Stage("rl_action_gap", rows),
-        Stage("rl_q_pi_distill_grad", {**rows, "all_classes": str(int(all_classes))}),
+        Stage("rl_q_pi_distill_grad", {**rows, **_what(all_classes, by_position)}),
         Stage("rl_distill_kl", {**rows, "part": NONFINITE_DISTILL}),
         *reference(),
     ]

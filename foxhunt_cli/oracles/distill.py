@@ -28,11 +28,19 @@ def _rig(trial: Trial, classes: int = _P, **changed) -> HeadRig:
         "position_class": rng.integers(0, _P, (_T + 1, _B)).astype(np.int32),
         "grad_pi_all": np.zeros((_T, _B, width)),
         "pi_soft": np.zeros((_T, _B, _A)),
+        "next_class": _next_class(classes),
     }
     buffers = (*distill.BUFFERS, *SHARED)
     rig = HeadRig(trial, (), buffers, {"T": _T, "B": _B, "P": classes, "N_TARGET_CHUNKS": 1}, inputs)
     rig.set("ensemble_q", 0.3 * rng.standard_normal((_T, _B, width)))
     return rig
+
+
+def _next_class(classes: int) -> np.ndarray:
+    """Actions 2, 7 and 8 stay, as trails do; of the others some lead to the same position."""
+    to = np.random.default_rng(3).integers(0, classes, (classes, _A)).astype(np.int8)
+    to[:, [_HOLD, 7, 8]] = np.arange(classes, dtype=np.int8)[:, None]
+    return to
 
 
 def _softmax(x: np.ndarray) -> np.ndarray:
@@ -74,6 +82,25 @@ def distill_all_classes_matches_closed_form(trial: Trial) -> None:
     trial.close("KL of a row", kl.mean(-1), rig.get("row_distill"), 1e-5)
     trial.close("LOSS_DISTILL", kl.mean(), rig.slot("LOSS_DISTILL"), 1e-5)
     trial.close("Q_DISTILL_KL_EMA, first observation", kl.mean(), rig.slot("Q_DISTILL_KL_EMA"), 1e-5)
+
+
+@oracle("distill")
+def distill_by_position_leaves_odds_alone(trial: Trial) -> None:
+    """Actions that lead to the same position get what the critic wants of them together, split as the policy has it."""
+    rig = _rig(trial, kl_ref_beta=0.0)
+    rig.run(distill.gradients(all_classes=True, by_position=True))
+    gap = float(rig.get("action_gap")[0])
+    pi, wanted = _policy(rig), _target(rig, TEMPERATURE * gap)
+    same = rig.get("next_class")[:, :, None] == rig.get("next_class")[:, None, :]
+    mass, held = (np.einsum("tbpa,pai->tbpi", p, same.astype(float)) for p in (wanted, pi))
+    target = mass * pi / held
+    grad = rig.get("grad_pi_all").reshape(_T, _B, _P, _A)
+    trial.close("gradient", LAMBDA * (pi - target) / (_ROWS * _P), grad, 1e-6)
+    trial.close("KL of a row", _kl(target, pi).mean(-1), rig.get("row_distill"), 1e-5)
+    pull = grad / pi  # of a logit, in units of its probability: equal within a position, so odds stay
+    trial.close("tighten and hold", pull[..., _HOLD], pull[..., 7], 1e-6)
+    trial.close("loosen and hold", pull[..., _HOLD], pull[..., 8], 1e-6)
+    trial.true("another position is pulled", np.abs(pull - pull[..., [_HOLD]]).max() > 1e-3)
 
 
 @oracle("distill")
@@ -147,6 +174,27 @@ def distill_survives_flat_and_extreme_values(trial: Trial) -> None:
     rig.run(distill.gradients(all_classes=False))
     trial.equal("one row counted", 1, rig.get("nonfinite_parts")[5])
     trial.true("loss shows it", np.isnan(rig.slot("LOSS_DISTILL")))
+
+
+@oracle("distill")
+def critic_chooses_a_position_not_an_action(trial: Trial) -> None:
+    """By position: greatest mean value of the actions that lead there, Hold for all that stay; else the greatest."""
+    q, to = np.zeros((1, 3, 2, _A), np.float32), np.tile(np.arange(_A, dtype=np.int8), (2, 1))
+    to[1, [_HOLD, 3, 7, 8]] = 9  # class 1: these stay where they are
+    q[0, :, 1, 8] = 1.0  # noise on TrailLoosen: mean of the four 0.25
+    q[0, :, 1, 6] = (0.2, 0.3, 2.0)
+    arrays = {
+        "ensemble_q": q,
+        "position_class": np.ones((2, 3), np.int32),
+        "next_class": to,
+        "action_drawn": np.zeros((1, 3), np.int8),
+    }
+    for by_position, want in ((1, [_HOLD, 6, 6]), (0, [8, 8, 6])):
+        got = trial.run("rl_q_action_kernel", arrays, B=3, P=2, t=0, by_position=by_position)["action_drawn"]
+        trial.equal(f"by position {by_position}", [want], got)
+    q[0, :, 1, 6] = np.nan
+    got = trial.run("rl_q_action_kernel", {**arrays, "ensemble_q": q}, B=3, P=2, t=0, by_position=1)["action_drawn"]
+    trial.equal("NaN never wins", [[_HOLD] * 3], got)
 
 
 @oracle("distill")

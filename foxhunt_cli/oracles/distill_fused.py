@@ -31,6 +31,7 @@ def _lesson_rig(trial: Trial, steps: int, rows: int, classes: int, bad: bool = F
         "position_class": position,
         "grad_pi_all": rng.standard_normal((steps, rows, width)),
         "pi_soft": rng.random((steps, rows, A)),
+        "next_class": rng.integers(0, classes, (classes, A)).astype(np.int8),
     }
     dims = {"T": steps, "B": rows, "P": classes, "N_TARGET_CHUNKS": 1}
     rig = HeadRig(trial, (), (*distill.BUFFERS, *SHARED), dims, inputs)
@@ -46,14 +47,14 @@ def fused_lesson_equals_its_steps(trial: Trial) -> None:
     """Gradients bit for bit but for the mean gap; losses, signals, counters within a sum's order; odd sizes, NaN."""
     cases = [(1, 3, 9, False), (3, 50, 9, False), (2, 70, 1, False), (2, 41, 5, True), (1, 9, 17, False)]
     for steps, rows, classes, bad in cases:
-        for all_classes in (True, False):
-            case = (
-                f"{steps} x {rows} rows, {classes} classes, {'all' if all_classes else 'own'}{', NaN' if bad else ''}"
-            )
+        for all_classes, by_position in ((True, False), (False, False), (True, True)):
+            size = f"{steps} x {rows} rows, {classes} classes, {'all' if all_classes else 'own'}"
+            case = f"{size}{', by position' if by_position else ''}{', NaN' if bad else ''}"
             plain, fused = (_lesson_rig(trial, steps, rows, classes, bad) for _ in range(2))
+            lesson = distill.lesson(all_classes=all_classes, by_position=by_position)
             for rig, fusion in ((plain, "none"), (fused, "float32")):
                 for _ in range(2):  # the second time the signals are averages
-                    rig.run(chosen([distill.lesson(all_classes=all_classes)], fusion))
+                    rig.run(chosen([lesson], fusion))
             _compare_lessons(trial, case, plain, fused, exact=not all_classes)
 
 

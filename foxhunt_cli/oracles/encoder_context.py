@@ -87,6 +87,7 @@ def heads_of_one_block_serve_every_class(trial: Trial) -> None:
         "ensemble_q": rng.normal(size=(1, rows, 11)).astype(np.float32),
         "value_target": rng.normal(size=rows).astype(np.float32),
         "rng_action": rng.integers(1, 2**32, rows, dtype=np.uint32),
+        "next_class": np.zeros((1, 11), np.int8),
     }
     outputs = {"action_drawn": np.int8, "log_prob": np.float32, "value": np.float32, "row_loss_v": np.float32}
     shared |= {name: np.zeros(rows, kind) for name, kind in outputs.items()}
@@ -96,7 +97,7 @@ def heads_of_one_block_serve_every_class(trial: Trial) -> None:
         "rl_pi_action_kernel": {"B": rows, "t": 0, "greedy": 0},
         "rl_value_rows": {"rows": rows},
         "rl_value_loss_grad": {"rows": rows},
-        "rl_q_action_kernel": {"B": rows, "t": 0},
+        "rl_q_action_kernel": {"B": rows, "t": 0, "by_position": 0},
     }.items():
         flat, other = (trial.run(kernel, {**shared, "position_class": c}, P=1, **sizes) for c in classes.values())
         for name in flat:

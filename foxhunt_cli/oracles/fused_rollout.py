@@ -56,6 +56,8 @@ def _host(names: set[str], dims: dict[str, Any], market: Market, seed: int) -> d
     host["cursor"] = rng.integers(40, N_SNAP - 60, rows).astype(np.int32)
     host["episode_end"] = host["cursor"] + ROLLOUT * rng.integers(1, 8, rows).astype(np.int32)
     host["new_episode"] = np.ones(rows, np.uint8)
+    if "next_class" in names:
+        host["next_class"][...] = rng.integers(0, classes, host["next_class"].shape)
     return host
 
 
@@ -114,7 +116,8 @@ def other_draws_in_one_kernel_equal_their_steps(t: Trial) -> None:
     """Greedy, by the critic's value, by a rule."""
     draws = {
         "greedy": policy.draw(greedy="1"),
-        "value": Stage("rl_q_action_kernel"),
+        "value": Stage("rl_q_action_kernel", {"by_position": "0"}),
+        "value by position": Stage("rl_q_action_kernel", {"by_position": "1"}),
         "rule": Stage("rl_signal_action"),
     }
     for name, draw in draws.items():

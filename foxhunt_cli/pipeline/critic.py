@@ -44,10 +44,16 @@ def store(shape: Shape) -> list[Step | Fused]:
 
 
 def values(shape: Shape) -> list[Step | Fused]:
-    """Ensemble values of every class and action at this iteration's states, without noise."""
+    """Ensemble values of every class and action at this iteration's states, without noise; which actions are alike."""
     rows = shape.rollout * shape.batch
     chunk = min(rows, shape.replay_batch)
-    return [*c51.support(), *distill.action_values(rows, chunk, shape.features, quantiles=shape.quantiles)]
+    found = distill.action_values(rows, chunk, shape.features, quantiles=shape.quantiles)
+    return [*path_targets.table(), *c51.support(), *found]
+
+
+def choice(shape: Shape) -> Stage:
+    """The critic's own action in one environment step, by ``values``."""
+    return Stage("rl_q_action_kernel", {"by_position": str(int(shape.path))})
 
 
 def teach(shape: Shape) -> list[Step | Fused]:
@@ -57,7 +63,9 @@ def teach(shape: Shape) -> list[Step | Fused]:
 
 def lesson(shape: Shape) -> list[Step | Fused]:
     """The distillation alone: a further pass meets the same values, no critic tensor has moved since."""
-    return [distill.lesson(all_classes=shape.every_class)] if shape.distils else [*distill.reference()]
+    if not shape.distils:
+        return [*distill.reference()]
+    return [distill.lesson(all_classes=shape.every_class, by_position=shape.path)]
 
 
 def encoder_lesson(shape: Shape) -> list[Step | Fused]:
@@ -68,7 +76,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
     if not shape.critic_teaches_encoder:
         return []
     steps: list[Step | Fused] = [
-        *path_targets.table(),
+        *_table(shape),
         *(c51.draw_noise() if shape.noisy else c51.no_noise()),
         *c51.compose_noise(),
         *([*iqn.draw_taus(), *iqn.embed_taus()] if shape.quantiles else ()),
@@ -95,10 +103,15 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
 
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
-    steps: list[Step | Fused] = [*(path_targets.table() if shape.path else ())]
+    steps: list[Step | Fused] = [*_table(shape)]
     for number in range(shape.updates):
         steps += update(shape, number).steps
     return [*steps, *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
+
+
+def _table(shape: Shape) -> list[Step]:
+    """next_class for path targets, where ``values`` did not write it in this iteration."""
+    return path_targets.table() if shape.path and not shape.distils else []
 
 
 def update(shape: Shape, number: int) -> Fused:

@@ -48,7 +48,7 @@ def playing(shape: Shape) -> list[Step]:
 
 def playing_by_value(shape: Shape) -> list[Step]:
     """One iteration of evaluation of the critic: the action of greatest ensemble value, noise off."""
-    return _played(shape, Stage("rl_q_action_kernel"), critic.values(shape), policy=shape.entry_gates, features=True)
+    return _played(shape, critic.choice(shape), critic.values(shape), policy=shape.entry_gates, features=True)
 
 
 def following(shape: Shape) -> list[Step]:

@@ -165,7 +165,10 @@ def test_on_policy_losses_and_gradients_match_autograd(played: Played) -> None:
     p = played.packed(played.weights, policy)
     shares = peer_heads.encoder_shares(played.sizes, played.rules, p["b_heads"])
     out = peer_heads.head_outputs(p, encoded(played, p).flatten(0, 1), shares)
-    loss, parts = peer_heads.policy_loss(out, p, rows_of(played), played.rules, played.sizes)
+    same, s = None, played.sizes
+    if s.P > 1:
+        same = peer_heads.alike(torch.tensor(peer_market.next_class(played.engine.device, played.isv, s.lot_limit)))
+    loss, parts = peer_heads.policy_loss(out, p, rows_of(played), played.rules, s, same)
     named = dict(zip(peer_heads.PARTS, parts.tolist(), strict=True))
     slots = {"value": "LOSS_V", "distillation": "LOSS_DISTILL", "frd": "LOSS_FRD", "direction": "LOSS_BCE"}
     for part, slot in slots.items():
