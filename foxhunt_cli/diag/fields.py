@@ -7,7 +7,7 @@ of the run's list is left out: it would be a zero that nobody measured.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any
 
@@ -31,10 +31,15 @@ DERIVED = {
 }
 
 
-def live_slots(kernels: Collection[str]) -> tuple[Slot, ...]:
-    """Slots a run reports: what a person set, and what one of ``kernels``, or one that they stand for, writes."""
-    always = ("tunable", "control")
-    return tuple(s for s in slots() if s.kind in always or s.owner == "host" or s.owner in kernels)
+def live_slots(kernels: Collection[str], named: Mapping[str, Collection[int]] | None = None) -> tuple[Slot, ...]:
+    """Slots a run reports: what a person set, and what one of ``kernels`` writes.
+
+    named: of kernels that take the number of their slot, which ones the run has them write.
+    """
+    always, named = ("tunable", "control"), named or {}
+    written = (s for s in slots() if s.owner in kernels and s.number in named.get(s.owner, (s.number,)))
+    numbers = {s.number for s in written}
+    return tuple(s for s in slots() if s.kind in always or s.owner == "host" or s.number in numbers)
 
 
 def record(isv: np.ndarray, live: Collection[Slot], extra: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,15 @@ def kernels_of(steps: Sequence[Step], *, conditional: bool = False) -> list[str]
     )
 
 
+def slots_of(steps: Sequence[Step]) -> dict[str, set[int]]:
+    """Numbers of the slots that a kernel writes where it takes the number as a parameter ("slot"), by kernel."""
+    found: dict[str, set[int]] = {}
+    for step in steps:
+        if isinstance(step, Stage) and any(p.name == "slot" and not p.pointer for p in kernel(step.kernel).params):
+            found.setdefault(step.kernel, set()).add(int(step.remap["slot"]))
+    return found
+
+
 def names_of(steps: Sequence[Step]) -> set[str]:
     """Every buffer or tensor the list touches."""
     names: set[str] = set()

@@ -6,7 +6,7 @@ The training loop, evaluation and the benchmarks are all made of engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import control, critic, fresh, learn
-from foxhunt_cli.pipeline.build import build, kernels_of, names_of
+from foxhunt_cli.pipeline.build import build, kernels_of, names_of, slots_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
@@ -63,7 +63,8 @@ _CODES = ("group_code", "branch_code", "encoder_code")
 class Engine:
     """Everything a recorded iteration touches. ``arrays`` holds device arrays by buffer or tensor name.
 
-    kernels: those whose work an iteration does, launched on their own or within a fused one.
+    kernels: those whose work an iteration does, launched on their own or within a fused one. slots: what those write
+    that take the number of their slot.
     prefill: the plan of the first ``prefill_iterations`` iterations, in which the critic does not learn yet.
     drift: measures how old stored encodings are, before every DRIFT_EVERY-th iteration from then on.
     """
@@ -78,6 +79,7 @@ class Engine:
     prefill: Plan | None = None
     prefill_iterations: int = 0
     drift: Plan | None = None
+    slots: dict[str, set[int]] = field(default_factory=dict)
     done: int = 0
     drained: int = 0
 
@@ -248,6 +250,7 @@ def build_engine(
         first = build(training(shape, learn_critic=False), arrays, dims, device)
         engine.prefill = device.plan(first, use_graph=config.graph)
         engine.prefill_iterations = prefill_iterations(config)
+    engine.slots = slots_of(steps(replace(shape, fusion="none")))
     if drift:
         engine.drift = device.plan(build(drift, arrays, dims, device), use_graph=config.graph)
     return engine

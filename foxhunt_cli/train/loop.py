@@ -135,7 +135,7 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: Sto
 def _loop(run: Run, stop: StopRequest) -> None:
     config = run.config
     eval_every, save_every = (-(-n // config.rollout) for n in (config.eval_every, config.checkpoint_every))
-    live = live_slots(run.engine.kernels)
+    live = live_slots(run.engine.kernels, run.engine.slots)
     with Progress(run.terminal, config.iterations * config.rollout) as progress:
         while run.iterations < config.iterations and not stop.requested:
             count = _until_pause(run, (eval_every, save_every))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from test_engine import differing, engine, state
 
+from foxhunt_cli.diag.fields import live_slots
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.train.engine import Engine
 
@@ -53,6 +54,8 @@ def test_without_iqn_there_is_no_tensor_of_it_and_c51_is_the_value() -> None:
     e = trained("iqn=false")
     assert not [name for name in e.arrays if "iqn" in name]
     assert read(e, "isv")[number("ENSEMBLE_ALPHA")] == 1.0
+    fields = {slot.field for slot in live_slots(e.kernels, e.slots)}
+    assert "loss.iqn" not in fields and {"loss.q", "loss.frd", "signals.q_grad_norm_ema"} <= fields
     both = trained("isv.ensemble_alpha=1.0")  # the mix of both rounds once more
     for name in ("w_pi", "w_c51", "ensemble_q"):
         np.testing.assert_allclose(read(e, name), read(both, name), rtol=0, atol=1e-6)
