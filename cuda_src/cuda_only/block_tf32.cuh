@@ -1,8 +1,8 @@
 // Products of small matrices in shared memory on tensor cores: TF32 operands, float32 sums (fused/block_product.cuh).
 //
 // Warps share the product as WARPS_M x WARPS_N, each a rectangle of 16 x 8 tiles. Fragments are read element by element:
-// rows of LDA = 4 mod 32 floats put the 32 lanes in different banks where k is adjacent, 8 mod 32 where it is not; other
-// strides cost a second access, nothing more.
+// rows of LDA = 4 mod 32 floats put the 32 lanes in different banks where k is adjacent, 8 mod 32 where it is not;
+// other strides cost a second access, nothing more.
 #pragma once
 #include "cuda_only/mma.cuh"
 #include "fused/block_product.cuh"
@@ -39,7 +39,7 @@ struct Tf32Block {
 #pragma unroll
                 for (int e = 0; e < 4; ++e) {
                     const int row = m0 + 16 * i + g + 8 * (e & 1), depth = k + t + 4 * (e >> 1);
-                    left[i][e] = to_tf32(A_T ? a[depth * LDA + row] : a[row * LDA + depth]);
+                    left[i][e] = __float_as_uint(A_T ? a[depth * LDA + row] : a[row * LDA + depth]);
                 }
             }
 #pragma unroll
@@ -48,7 +48,7 @@ struct Tf32Block {
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const int col = n0 + 8 * j + g, depth = k + t + 4 * e;
-                    right[j][e] = to_tf32(B_T ? b[col * LDB + depth] : b[depth * LDB + col]);
+                    right[j][e] = __float_as_uint(B_T ? b[col * LDB + depth] : b[depth * LDB + col]);
                 }
             }
 #pragma unroll
@@ -76,6 +76,7 @@ struct Tf32Block {
 };
 
 struct Tf32Math {
+    static __device__ __forceinline__ float operand(float v) { return __uint_as_float(to_tf32(v)); }
     template <int M, int N, int K, bool A_T, bool B_T, int LDA, int LDB, int THREADS>
     using Block = Tf32Block<M, N, K, A_T, B_T, LDA, LDB, THREADS>;
 };

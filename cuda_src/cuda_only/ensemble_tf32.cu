@@ -1,9 +1,9 @@
 // Action values of every position class from both critics in one pass: product, softmax over atoms, expectation.
 //
-// A block keeps the weights of its pairs (class, action) in shared memory, in the order in which tensor cores want them,
-// and takes tiles of 256 rows; a warp keeps 32 rows of encodings in registers, as TF32. So the wide product reads its
-// left operand once, its right operand once a block, and the logits (2,079 a row) never leave the registers.
-// Each pair's 21 atoms are padded to three tiles of eight columns, whose bias of -3e38 makes them vanish in the softmax.
+// A block keeps the weights of its pairs (class, action) in shared memory, in the order in which tensor cores want
+// them, and takes tiles of 256 rows; a warp keeps 32 rows of encodings in registers, as TF32. So the wide product reads
+// its left operand once, its right operand once a block, and the logits (2,079 a row) never leave the registers. Each
+// pair's 21 atoms are padded to three tiles of eight columns with a bias of -3e38, which vanishes in the softmax.
 #include "cuda_only/mma.cuh"
 #include "generated/isv_slots.cuh"
 #include "nets/c51.cuh"
@@ -26,8 +26,8 @@ struct ValueWeights {
     float* bias;   // [each][24]
 
     // Column `col` of the tile: an atom of a pair, or E[IQN] of a pair; null where there is none.
-    static __device__ __forceinline__ const float* column(const float* w_c51, const float* iqn_mean_w, int tile, int col,
-                                                          int first, int each, int pairs) {
+    static __device__ __forceinline__ const float* column(const float* w_c51, const float* iqn_mean_w, int tile,
+                                                          int col, int first, int each, int pairs) {
         const bool iqn = tile >= PAIR_TILES * each;
         const int atom = tile % PAIR_TILES * 8 + col;
         const int pair = first + (iqn ? (tile - PAIR_TILES * each) * 8 + col : tile / PAIR_TILES);
@@ -81,17 +81,18 @@ static __device__ __forceinline__ void multiply(const unsigned int (*a)[2][VALUE
     for (int i = 0; i < 2 * TILES * 4; ++i) (&sums[0][0][0])[i] = 0.0f;
 #pragma unroll
     for (int s = 0; s < VALUE_STEPS; ++s) {
+        float4 b[TILES];
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) {
-            const float4 b = *(const float4*)(weights + (j * VALUE_STEPS + s) * 128);
-            const unsigned int first[2] = {__float_as_uint(b.x), __float_as_uint(b.y)};
-            const unsigned int second[2] = {__float_as_uint(b.z), __float_as_uint(b.w)};
+        for (int j = 0; j < TILES; ++j) b[j] = *(const float4*)(weights + (j * VALUE_STEPS + s) * 128);
+        // The second step of a tile waits for its first: all first steps go before it.
 #pragma unroll
-            for (int m = 0; m < 2; ++m) {
-                const unsigned int left[4] = {a[m][0][s][0], a[m][1][s][0], a[m][0][s][1], a[m][1][s][1]};
-                const unsigned int right[4] = {a[m][0][s][2], a[m][1][s][2], a[m][0][s][3], a[m][1][s][3]};
-                mma_tf32(sums[m][j], left, first);
-                mma_tf32(sums[m][j], right, second);
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int i = 0; i < 2 * TILES; ++i) {
+                const int m = i % 2, j = i / 2, e = 2 * half;
+                const unsigned int left[4] = {a[m][0][s][e], a[m][1][s][e], a[m][0][s][e + 1], a[m][1][s][e + 1]};
+                const unsigned int right[2] = {__float_as_uint(half ? b[j].z : b[j].x), __float_as_uint(half ? b[j].w : b[j].y)};
+                mma_tf32(sums[m][j], left, right);
             }
         }
     }
@@ -124,7 +125,7 @@ static __device__ __forceinline__ float mean_index(const float (*sums)[4], int h
         sum += e;
         weighted = fmaf((float)(i / 2 * 8 + 2 * t + i % 2), e, weighted);
     }
-    return quad_sum(weighted) / quad_sum(sum);
+    return __fdividef(quad_sum(weighted), quad_sum(sum));
 }
 
 #endif
@@ -132,8 +133,8 @@ static __device__ __forceinline__ float mean_index(const float (*sums)[4], int h
 // rl_ensemble_q_tf32: alpha E[C51] + (1 - alpha) E[IQN] of every class and action.
 // launch: blocks groups*((P*N_ACTIONS + each - 1)/each), block 256, shared 4096*(3*each + 2) + 96*each + 13312
 // fuses: rl_c51_expected_q, rl_ensemble_action_value
-// Block b takes pairs [c each, (c + 1) each), c = b mod chunks, each at most 11, and tiles of 256 rows, group b / chunks
-// first, then every groups-th. Products are TF32, sums and softmax float32. h [rows, 128]; w_c51 [128, P*11*21]; b_c51
+// Block b takes pairs [c each, (c + 1) each), c = b mod chunks, each at most 11, and tiles of 256 rows, group
+// b / chunks first, then every groups-th. Products are TF32, sums and softmax float32. h [rows, 128]; w_c51 [128, P*11*21]; b_c51
 // [P*11*21]; iqn_mean_w [128, P*11] of rl_iqn_mean_embedding; b_iqn [P*11]; ensemble_q [rows, P*11].
 // Slots read: C51_V_MIN, C51_V_MAX, ENSEMBLE_ALPHA.
 extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_tf32(
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_
     __syncthreads();
     const float v_min = isv[ISV_C51_V_MIN], step = (isv[ISV_C51_V_MAX] - v_min) / (C51_ATOMS - 1);
     const float alpha = isv[ISV_ENSEMBLE_ALPHA];
-    const int own_row = 16 * (t / 2) + 8 * (t % 2) + g;  // of the quad's four rows the one whose result this lane writes
+    const int own_row = 16 * (t / 2) + 8 * (t % 2) + g;  // of the quad's four rows, the one this lane writes
 
     for (int row0 = (blockIdx.x / chunks * VALUE_WARPS + warp) * 32; row0 < rows; row0 += groups * VALUE_ROWS) {
         unsigned int a[2][2][VALUE_STEPS][4];
@@ -185,7 +186,8 @@ extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_
         __syncwarp();
         for (int i = lane; i < 32 * count; i += 32) {
             const int row = i / count, pair = i - row * count;
-            if (row0 + row < rows) ensemble_q[(long long)(row0 + row) * pairs + first + pair] = results[row * VALUE_STRIDE + pair];
+            float* to = ensemble_q + (long long)(row0 + row) * pairs + first + pair;
+            if (row0 + row < rows) *to = results[row * VALUE_STRIDE + pair];
         }
         __syncwarp();
     }

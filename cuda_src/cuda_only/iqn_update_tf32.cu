@@ -3,7 +3,7 @@
 #include "fused/iqn_update.cuh"
 
 // rl_iqn_path_update_tf32: rl_iqn_path_update with TF32 products.
-// launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 87808 + (176 + 44*(HIDDEN_DIM + 1))*P
+// launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 88320 + (440 + 44*(HIDDEN_DIM + 1))*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
 // Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_tf32(
@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_
 }
 
 // rl_iqn_executed_update_tf32: rl_iqn_executed_update with TF32 products.
-// launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 69376 + (440 + 44*(HIDDEN_DIM + 1))*P
+// launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 75776 + (1496 + 44*(HIDDEN_DIM + 1))*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
 // Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_update_tf32(

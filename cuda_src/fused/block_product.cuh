@@ -1,14 +1,15 @@
 // Products of small matrices in shared memory by all threads of a group; the sums stay in the threads' registers.
 //
 // A fused kernel is written once over a Math: Fp32Math (here: float32 throughout, every device) or Tf32Math
-// (cuda_only/block_tf32.cuh: tensor cores). Math::Block<M, N, K, A_T, B_T, LDA, LDB, THREADS> is the M x N product over K
-// of a ([M][K], or [K][M] where A_T; rows of LDA floats) and b ([K][N], or [N][K] where B_T; rows of LDB floats):
+// (cuda_only/block_tf32.cuh: tensor cores). Math::Block<M, N, K, A_T, B_T, LDA, LDB, THREADS> is the M x N product over
+// K of a ([M][K], or [K][M] where A_T; rows of LDA floats) and b ([K][N], or [N][K] where B_T; rows of LDB floats):
 //   Block sums(rank);             // rank of this thread among the THREADS of the group; sums are zero
 //   sums.multiply(a, b);          // sums += op(a) op(b), k ascending
 //   sums.each([&](int row, int col, float& value) { ... });  // the elements that this thread holds
-// M is a multiple of 16, N of 8, K of 8, LDA and LDB of 4; a and b are 16-byte aligned and every element that a product
-// reads must be a number: pad with zeros. No barrier inside: callers order reads and writes.
-// Order of addition: fixed by the template arguments alone.
+// Whoever writes an operand to shared memory writes Math::operand(v): rounded once there, not at every read.
+// M is a multiple of 16, N of 8, K of 8, LDA and LDB of 4; a and b are 16-byte aligned. Rows of a and columns of b that
+// nobody asks for may hold anything; along K every element must be a number. No barrier inside: callers order reads and
+// writes. Order of addition: fixed by the template arguments alone.
 #pragma once
 
 // Four adjacent floats of memory that is aligned to four floats.
@@ -78,6 +79,7 @@ struct Fp32Block {
 };
 
 struct Fp32Math {
+    static __device__ __forceinline__ float operand(float v) { return v; }
     template <int M, int N, int K, bool A_T, bool B_T, int LDA, int LDB, int THREADS>
     using Block = Fp32Block<M, N, K, A_T, B_T, LDA, LDB, THREADS>;
 };

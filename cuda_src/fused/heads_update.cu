@@ -6,6 +6,10 @@
 #define HEADS_GROUPS 4      // shares of the blocks' sums that are added side by side
 #define HEADS_ROWS_FP32 32  // rows of a tile
 
+static_assert(sizeof(float) == 8 || (sizeof(Heads<Fp32Math, HEADS_ROWS_FP32, 96, false>::Tile) <= 40576 &&
+                                     sizeof(Heads<Fp32Math, HEADS_ROWS_FP32, 128, false>::Tile) <= 44672),
+              "the launch rule of rl_heads_update asks for less shared memory than a tile takes");
+
 // The heads' parameters (Element = const float) or gradients.
 template <class Element>
 struct HeadTensors {
@@ -94,7 +98,8 @@ extern "C" __global__ void rl_heads_prepare(
 // rl_heads_update: forward, losses and gradients of the three heads, float32 throughout.
 // launch: blocks (rows+31)/32 if rows < 4096 else 128, block 512, shared 40576 + 4096*(P/10)
 // updates: grad_h
-// fuses: rl_frd_fwd, rl_frd_softmax, rl_frd_softmax_ce_grad, rl_frd_layer2_bwd, rl_frd_layer1_bwd, rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad
+// fuses: rl_frd_fwd, rl_frd_softmax, rl_frd_softmax_ce_grad, rl_frd_layer2_bwd, rl_frd_layer1_bwd
+// fuses: rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad
 // Tiles, order and shared memory: heads_update.cuh. h, grad_h [rows, 128]; heads_weights, frd_target, direction_target
 // [rows, 3], outcome_target [rows], label_counts of rl_heads_prepare; position_class [rows]; heads_parts: sums of each
 // block. Slots read: LOSS_LAMBDA_AUX, LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
@@ -109,8 +114,8 @@ extern "C" __global__ void __launch_bounds__(HEADS_THREADS, 1) rl_heads_update(
 }
 
 // The mean of a head's losses into its slot, as rl_mean_into_slot: without a label the slot is left alone.
-static __device__ inline void publish_loss(const float* sums, int labels, float* slot, int* nonfinite) {
-    if (labels > 0) *slot = sums[0] / labels;
+static __device__ inline void publish_loss(const float* sums, float labels, float* slot, int* nonfinite) {
+    if (labels > 0.0f) *slot = sums[0] / labels;
     *nonfinite = (int)sums[1];
 }
 
@@ -129,19 +134,26 @@ extern "C" __global__ void __launch_bounds__(HEADS_GROUPS * HEADS_ELEMENTS) rl_h
     __shared__ float sums[HEADS_GROUPS][HEADS_ELEMENTS];
     const int width = HEADS_WIDTH(P), size = HEADS_PART_SIZE(width), elements = size - HEADS_SUMS, tid = threadIdx.x;
     if (blockIdx.x == 0) {
-        int labels[3];
-        float total[HEADS_SUMS];
-        for (int i = 0; i < 3; ++i) labels[i] = block_sum_int(tid < LABEL_BLOCKS ? label_counts[tid * 3 + i] : 0, (int*)sums);
-        for (int i = 0; i < HEADS_SUMS; ++i) {
-            const bool real = tid < blocks;
-            total[i] = block_sum(real ? heads_parts[(long long)tid * size + elements + i] : 0.0f, sums[0]);
+        // A warp a number: labels of three heads, then what the blocks summed.
+        float* total = sums[0];
+        const int warp = tid / 32;
+        if (warp < 3 + HEADS_SUMS) {
+            float sum = 0.0f;
+#pragma unroll 4
+            for (int i = tid % 32; i < (warp < 3 ? LABEL_BLOCKS : blocks); i += 32) {
+                sum += warp < 3 ? (float)label_counts[i * 3 + warp] : heads_parts[(long long)i * size + elements + warp - 3];
+            }
+            sum = warp_sum(sum);
+            if (tid % 32 == 0) total[warp] = sum;
         }
+        __syncthreads();
         if (tid != 0) return;
-        publish_loss(total + SUM_FRD, labels[0], isv + ISV_LOSS_FRD, nonfinite_parts + part_frd);
-        publish_loss(total + SUM_DIRECTION, labels[1], isv + ISV_LOSS_BCE, nonfinite_parts + part_direction);
-        publish_loss(total + SUM_OUTCOME, labels[2], isv + ISV_LOSS_OUTCOME, nonfinite_parts + part_outcome);
-        if (labels[2] > 0) {
-            const float old = isv[ISV_OUTCOME_ACC], right = total[SUM_HITS] / labels[2];
+        const float* of = total + 3;
+        publish_loss(of + SUM_FRD, total[0], isv + ISV_LOSS_FRD, nonfinite_parts + part_frd);
+        publish_loss(of + SUM_DIRECTION, total[1], isv + ISV_LOSS_BCE, nonfinite_parts + part_direction);
+        publish_loss(of + SUM_OUTCOME, total[2], isv + ISV_LOSS_OUTCOME, nonfinite_parts + part_outcome);
+        if (total[2] > 0.0f) {
+            const float old = isv[ISV_OUTCOME_ACC], right = of[SUM_HITS] / total[2];
             isv[ISV_OUTCOME_ACC] = old == 0.0f ? right : ema(old, right, OUTCOME_ACC_RATE);
         }
         return;

@@ -73,22 +73,35 @@ struct Heads {
     };
 
     static __device__ __forceinline__ void begin(Tile& s, const HeadsUpdate& u) {
-        if (STAGED) {
-            for (int i = threadIdx.x; i < FIRST + SECOND; i += HEADS_THREADS) s.staged[i] = u.weights[i];
-        }
-        for (int head = 0; head < 3; ++head) {
-            const int counted = (int)threadIdx.x < LABEL_BLOCKS ? u.label_counts[threadIdx.x * 3 + head] : 0;
-            const int labels = block_sum_int(counted, (int*)s.h);
+        const int head = threadIdx.x / 32, lane = threadIdx.x % 32;
+        if (head < 3) {  // a warp a head
+            int labels = 0;
+#pragma unroll
+            for (int i = lane; i < LABEL_BLOCKS; i += 32) labels += u.label_counts[i * 3 + head];
+            labels = warp_sum_int(labels);
             const float weight = u.isv[head == 1 ? ISV_LOSS_LAMBDA_BCE : ISV_LOSS_LAMBDA_AUX];
-            if (threadIdx.x == 0) s.scale[head] = weight * (1.0f / (labels > 1 ? (float)labels : 1.0f));
+            if (lane == 0) s.scale[head] = weight * (1.0f / (labels > 1 ? (float)labels : 1.0f));
+        }
+        if (STAGED) {
+#pragma unroll 6
+            for (int i = 4 * threadIdx.x; i < FIRST + SECOND; i += 4 * HEADS_THREADS) {
+                float v[4];
+                load4(u.weights + i, v);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) v[e] = Math::operand(v[e]);
+                store4(s.staged + i, v);
+            }
         }
     }
 
     static __device__ __forceinline__ void load_rows(Tile& s, const HeadsUpdate& u, int row0) {
+#pragma unroll
         for (int i = threadIdx.x; i < M * HIDDEN_DIM / 4; i += HEADS_THREADS) {
             const int r = i / (HIDDEN_DIM / 4), k = i % (HIDDEN_DIM / 4) * 4;
             float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             if (row0 + r < u.rows) load4(u.h + (long long)(row0 + r) * HIDDEN_DIM + k, v);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) v[e] = Math::operand(v[e]);
             store4(s.h + r * HEADS_STRIDE + k, v);
         }
     }
@@ -97,8 +110,8 @@ struct Heads {
         Layer1 one(threadIdx.x);
         one.multiply(s.h, first);
         one.each([&](int r, int c, float& v) {
-            const float x = v + bias[c];
-            s.outputs[r * STRIDE + c] = c < HEADS_UNITS && x < 0.0f ? 0.0f : x;
+            const float x = v + bias[c];  // of units an operand, of the other heads a logit
+            s.outputs[r * STRIDE + c] = c >= HEADS_UNITS ? x : (x < 0.0f ? 0.0f : Math::operand(x));
         });
         __syncthreads();
         Layer2 two(threadIdx.x);
@@ -130,7 +143,7 @@ struct Heads {
         const float scale = label < 0 ? 0.0f : s.scale[0], inverse = 1.0f / sum;
 #pragma unroll
         for (int k = 0; k < N_BUCKETS; ++k) {
-            logits[k] = scale == 0.0f ? 0.0f : scale * (x[k] * inverse - (k == label ? 1.0f : 0.0f));
+            logits[k] = scale == 0.0f ? 0.0f : Math::operand(scale * (x[k] * inverse - (k == label ? 1.0f : 0.0f)));
         }
         if (horizon == N_HORIZONS - 1) logits[N_BUCKETS] = 0.0f;
         s.frd_loss[item] = loss;
@@ -142,7 +155,7 @@ struct Heads {
         float* x = s.outputs + r * STRIDE + HEADS_UNITS + item - r * N_HORIZONS;
         const float y = label > 0 ? 1.0f : 0.0f;
         s.direction_loss[item] = label < 0 ? 0.0f : softplus(*x) - y * *x;
-        *x = label < 0 ? 0.0f : s.scale[1] * (sigmoid(*x) - y);
+        *x = label < 0 ? 0.0f : Math::operand(s.scale[1] * (sigmoid(*x) - y));
     }
 
     static __device__ __forceinline__ void outcome_loss(Tile& s, const HeadsUpdate& u, int row0, int r) {
@@ -161,7 +174,9 @@ struct Heads {
             loss = logf(sum) - (x[own + label] - top);
         }
         for (int c = HEADS_OUTCOME; c < WIDTH; ++c) s.outputs[r * STRIDE + c] = 0.0f;
-        for (int k = 0; k < N_OUTCOMES && label >= 0; ++k) x[own + k] = s.scale[2] * (prob[k] / sum - (k == label ? 1.0f : 0.0f));
+        for (int k = 0; k < N_OUTCOMES && label >= 0; ++k) {
+            x[own + k] = Math::operand(s.scale[2] * (prob[k] / sum - (k == label ? 1.0f : 0.0f)));
+        }
         s.outcome_loss[r] = loss;
         s.outcome_hit[r] = label >= 0 && label == best ? 1.0f : 0.0f;
     }
@@ -210,7 +225,7 @@ struct Heads {
         // A unit at zero passes nothing; a NaN unit passes its gradient on.
         grad_units.each([&](int r, int c, float& v) {
             float* unit = s.outputs + r * STRIDE + c;
-            *unit = *unit == 0.0f ? 0.0f : v;
+            *unit = *unit == 0.0f ? 0.0f : Math::operand(v);
         });
         __syncthreads();
         grad_first.multiply(s.h, s.outputs);
@@ -219,7 +234,8 @@ struct Heads {
         const float frd_lambda = u.isv[ISV_FRD_LAMBDA], outcome_lambda = u.isv[ISV_OUTCOME_LAMBDA];
         for (int i = tid; i < M * WIDTH; i += HEADS_THREADS) {  // the weights bear on the encoder alone
             const int c = i % WIDTH;
-            s.outputs[i / WIDTH * STRIDE + c] *= c < HEADS_UNITS ? frd_lambda : (c < HEADS_OUTCOME ? 1.0f : outcome_lambda);
+            float* v = s.outputs + i / WIDTH * STRIDE + c;
+            *v = Math::operand(*v * (c < HEADS_UNITS ? frd_lambda : (c < HEADS_OUTCOME ? 1.0f : outcome_lambda)));
         }
         __syncthreads();
         GradH grad_h(tid);
@@ -238,9 +254,20 @@ struct Heads {
         grad_first.each([&](int k, int c, float& v) { parts[k * WIDTH + c] = v; });
         grad_second.each([&](int unit, int c, float& v) { second[unit * HEADS_FRD + c] = v; });
         if (threadIdx.x < WIDTH + HEADS_FRD) bias[threadIdx.x] = sums.bias;
-        for (int i = 0; i < HEADS_SUMS; ++i) {
-            const float sum = block_sum(sums.of[i], s.h);
-            if (threadIdx.x == 0) bias[WIDTH + HEADS_FRD + i] = sum;
+        // The threads that add rows are the last M: one to two warps, whose sums are added one after another.
+        const int warp = threadIdx.x / 32, first = (HEADS_THREADS - M) / 32;
+        if (warp >= first) {
+#pragma unroll
+            for (int i = 0; i < HEADS_SUMS; ++i) {
+                const float sum = warp_sum(sums.of[i]);
+                if (threadIdx.x % 32 == 0) s.h[(warp - first) * HEADS_SUMS + i] = sum;
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x < HEADS_SUMS) {
+            float sum = 0.0f;
+            for (int w = 0; w < HEADS_THREADS / 32 - first; ++w) sum += s.h[w * HEADS_SUMS + threadIdx.x];
+            bias[WIDTH + HEADS_FRD + threadIdx.x] = sum;
         }
     }
 

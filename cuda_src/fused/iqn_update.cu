@@ -3,6 +3,7 @@
 #include "include/rng.cuh"
 
 #define REDUCE_THREADS 512
+#define UPDATE_BLOCKS 128   // of the rows' kernels, at most
 
 // rl_iqn_embed: taus of an update and their embeddings; W and the target's W, transposed.
 // launch: blocks 3*n + 2*P*N_ACTIONS/8 + 1, block 128
@@ -44,7 +45,7 @@ extern "C" __global__ void rl_iqn_embed(const unsigned int* rng_tau, const unsig
 }
 
 // rl_iqn_path_update: forward, loss and gradients of the rows' own classes, every action against its path target.
-// launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 87808 + 176*P
+// launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 88320 + 440*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
 // Float32 throughout; tiles, sums and shared memory: iqn_update.cuh. h, next_h [rows, 128]; iqn_columns, iqn_phi_sets,
 // iqn_tau of rl_iqn_embed; w_iqn [128, P*11], b_iqn, target_b_iqn [P*11]; replay_lots [rows]; next_class [P*11];
@@ -64,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
 }
 
 // rl_iqn_executed_update: the same for the executed action alone.
-// launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 69376 + 440*P
+// launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 75776 + 1496*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
 // Float32 throughout. As above with replay_next_lots, replay_action, replay_reward [rows] for the path's tables.
 // Slots read: LOSS_LAMBDA_Q.
@@ -81,15 +82,18 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_upd
     IqnRows<Fp32Math, 1, false>(shared, update).run();
 }
 
-// Sum of one element over all blocks' sums, given to the threads of group 0: group g of `groups` takes a run of blocks,
-// ascending, then the groups' sums are added in order. shared: a float a thread; ends with a barrier.
-static __device__ inline float sum_over_blocks(const float* parts, long long size, int blocks, int group, int groups,
-                                               int lane, int lanes, float* shared) {
+// Sum of one element over the blocks' sums, given to the threads of group 0: group g of `groups` takes a run of blocks,
+// ascending, then the groups' sums are added in order. Of a class (-1: of all) only blocks whose rows are in it have
+// sums. visited: the classes of each block; shared: a float a thread. Ends with a barrier.
+static __device__ inline float sum_over_blocks(const float* parts, long long size, int blocks, int cls, const int* visited,
+                                               int group, int groups, int lane, int lanes, float* shared) {
     const int each = (blocks + groups - 1) / groups, first = group * each;
     const int last = first + each < blocks ? first + each : blocks;
     float sum = 0.0f;
 #pragma unroll 16
-    for (int block = first; block < last; ++block) sum += parts[block * size];
+    for (int block = first; block < last; ++block) {
+        if (cls < 0 || visited[block] >> cls & 1) sum += parts[block * size];
+    }
     shared[group * lanes + lane] = sum;
     __syncthreads();
     for (int g = 1; g < groups && group == 0; ++g) sum += shared[g * lanes + lane];
@@ -110,6 +114,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduc
     unsigned int* rng_tau_next, float* isv, int* nonfinite_parts, float* grad_w_iqn, float* grad_b_iqn,
     float* grad_w_iqn_phi, float* grad_b_iqn_phi, int part, int rows, int blocks, int P, int n) {
     __shared__ float scratch[REDUCE_THREADS], grads[IQN_MAX_TAUS][2];
+    __shared__ int visited[UPDATE_BLOCKS];
     const int tid = threadIdx.x, lane = tid % 64, group = tid / 64, pairs = P * N_ACTIONS, unit_blocks = HIDDEN_DIM / 2;
     const int block = blockIdx.x, columns_end = IQN_COLUMN_SUMS(pairs), k0 = 2 * block;
     const long long size = IQN_PART_SIZE(pairs);
@@ -131,13 +136,15 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduc
     const int tau = lane / 2, unit = lane % 2;
     const int element = units ? columns_end + tau * HIDDEN_DIM + k0 + unit : (block - unit_blocks - 1) * 64 + lane;
     const bool real = units || element < columns_end;
-    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, group, REDUCE_THREADS / 64,
-                                      lane, 64, scratch);
+    const int column = element < pairs * HIDDEN_DIM ? element / HIDDEN_DIM : element - pairs * HIDDEN_DIM;
+    if (tid < blocks) visited[tid] = (int)iqn_update_parts[tid * size + columns_end + IQN_MAX_TAUS * HIDDEN_DIM + 2];
+    __syncthreads();
+    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, units ? -1 : column / N_ACTIONS,
+                                      visited, group, REDUCE_THREADS / 64, lane, 64, scratch);
     if (!units) {
         if (group != 0 || !real) return;
-        const int column = element / HIDDEN_DIM;
-        if (column < pairs) grad_w_iqn[element % HIDDEN_DIM * pairs + column] = sum;
-        else grad_b_iqn[element - pairs * HIDDEN_DIM] = sum;
+        if (element < pairs * HIDDEN_DIM) grad_w_iqn[element % HIDDEN_DIM * pairs + column] = sum;
+        else grad_b_iqn[column] = sum;
         return;
     }
     if (group == 0) {

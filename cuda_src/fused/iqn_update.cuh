@@ -5,8 +5,9 @@
 // row: 11 (path targets) or 1 (executed action). A tile is a chain of short phases, so what a phase reads from device
 // memory is asked for as early as it is known, and everything else lies in shared memory.
 //
-// Sums of a block, iqn_update_parts [blocks, IQN_PART_SIZE]: gradient of W [P*11][128], of b [P*11], of phi [32][128],
-// then the sum of the rows' losses and the number of rows whose loss is not finite.
+// Sums of a block, iqn_update_parts [blocks, IQN_PART_SIZE]: gradient of W [P*11][128] and of b [P*11], both of the
+// classes that its rows are in alone; of phi [32][128]; the sum of the rows' losses, the number of rows whose loss is not
+// finite, and the classes, bit by bit, as a number.
 #pragma once
 #include "fused/block_product.cuh"
 #include "generated/isv_slots.cuh"
@@ -20,7 +21,7 @@
 #define IQN_STRIDE 132   // rows of 128 floats in shared memory (4 mod 32: block_tf32.cuh)
 #define IQN_Z_STRIDE 36  // rows of 32 taus
 #define IQN_COLUMN_SUMS(pairs) ((pairs) * (HIDDEN_DIM + 1))
-#define IQN_PART_SIZE(pairs) (IQN_COLUMN_SUMS(pairs) + IQN_MAX_TAUS * HIDDEN_DIM + 2)
+#define IQN_PART_SIZE(pairs) (IQN_COLUMN_SUMS(pairs) + IQN_MAX_TAUS * HIDDEN_DIM + 3)
 
 // Everything an update reads, and the sums it writes. Of the targets a batch has either path_return and next_class
 // or next_lots, action and reward; the others are null.
@@ -40,32 +41,38 @@ template <int SLOTS>
 struct IqnTile {
     static constexpr int ROWS = SLOTS == 1 ? 8 : 2, USED = ROWS * SLOTS, PADDED = (USED + 15) / 16 * 16;
     static constexpr int DEPTH = (USED + 7) / 8 * 8;  // slots that the gradient of phi sums over
-    static constexpr int HW = PADDED * IQN_STRIDE, Z = PADDED * IQN_Z_STRIDE;
+    // Of the tile and, while it is worked on, of the next one.
+    struct Rows {
+        float h[2][ROWS * HIDDEN_DIM];  // at the moment, n steps later
+        float keep[PADDED], reward[PADDED], scale[PADDED];  // scale: of the gradient of a quantile
+        int column[PADDED], next_class[PADDED];
+    };
     float phi[2][IQN_MAX_TAUS * IQN_STRIDE];  // of the predictions, of the targets
-    float hw[2][HW];                          // h * W of the slots; [1] later the gradient of [0]
-    float z[2][Z], grad_z[Z];                 // quantiles, targets, gradient of the quantiles
-    float h[2][ROWS * HIDDEN_DIM], mean[HIDDEN_DIM], mean_parts[IQN_GROUPS][HIDDEN_DIM];
-    float tau[IQN_MAX_TAUS], keep[PADDED], reward[PADDED], bias[PADDED], offset[PADDED], scale[ROWS];
-    float loss[2 * PADDED], slot_grad[2 * PADDED];  // of the halves of a slot's quantiles
-    int column[PADDED], next_class[PADDED], next_column[PADDED];
+    float hw[2][PADDED * IQN_STRIDE];         // h * W of the slots; [1] later the gradient of [0]
+    float z[2][PADDED * IQN_Z_STRIDE], grad_z[PADDED * IQN_Z_STRIDE];  // quantiles, targets, gradient of the quantiles
+    Rows rows[2];
+    float mean[HIDDEN_DIM], tau[IQN_MAX_TAUS];
+    float bias[PADDED], offset[PADDED], loss[2 * PADDED], slot_grad[PADDED];  // loss: of the halves of a slot's quantiles
+    int next_column[PADDED], visited;
 };
-// What stands behind the tile: E[IQN] at h_n [ROWS][pairs], b and the target's b [pairs], then, where it has room, the
-// sums of W and b.
-#define IQN_TABLES(rows, pairs) ((rows + 2) * (pairs))
-static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 87808 && sizeof(IqnTile<1>) <= 69376),
+// What stands behind the tile: shares of E[IQN] at h_n [4][ROWS][pairs], b and the target's b [pairs], then, where there
+// is room, the sums of W and b.
+#define IQN_TABLES(rows, pairs) ((4 * (rows) + 2) * (pairs))
+static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 88320 && sizeof(IqnTile<1>) <= 75776),
               "the launch rules of the kernels ask for less shared memory than a tile takes");
 
 // SUMS_SHARED: the sums of W and b lie in shared memory until the block ends, not in its part of iqn_update_parts.
 template <class Math, int SLOTS, bool SUMS_SHARED>
 struct IqnRows {
     using Tile = IqnTile<SLOTS>;
+    using Rows = typename Tile::Rows;
     using Quantiles = typename Math::template Block<Tile::PADDED, IQN_MAX_TAUS, HIDDEN_DIM, false, true, IQN_STRIDE,
                                                     IQN_STRIDE, IQN_THREADS / 2>;
     using GradHw = typename Math::template Block<Tile::PADDED, HIDDEN_DIM, IQN_MAX_TAUS, false, false, IQN_Z_STRIDE,
                                                  IQN_STRIDE, IQN_THREADS>;
     using GradPhi = typename Math::template Block<IQN_MAX_TAUS, HIDDEN_DIM, Tile::DEPTH, true, false, IQN_Z_STRIDE,
                                                   IQN_STRIDE, IQN_THREADS>;
-    static constexpr int ROWS = Tile::ROWS, USED = Tile::USED;
+    static constexpr int ROWS = Tile::ROWS, USED = Tile::USED, ROW_LOADS = (ROWS * HIDDEN_DIM + IQN_THREADS - 1) / IQN_THREADS;
     Tile& s;
     const IqnUpdate& u;
     float *q, *b, *target_b, *sums;
@@ -75,30 +82,37 @@ struct IqnRows {
         : s(*(Tile*)shared), u(update), pairs(update.P * N_ACTIONS), tid(threadIdx.x), k(threadIdx.x % HIDDEN_DIM),
           group(threadIdx.x / HIDDEN_DIM) {
         q = shared + sizeof(Tile) / sizeof(float);
-        b = q + ROWS * pairs;
+        b = q + IQN_GROUPS * ROWS * pairs;
         target_b = b + pairs;
         sums = SUMS_SHARED ? target_b + pairs : my_parts();
     }
 
     __device__ __forceinline__ float* my_parts() const { return u.parts + (long long)blockIdx.x * IQN_PART_SIZE(pairs); }
 
-    // Embeddings, tables, zeros where a product reads what nobody writes, zeros of the sums.
+    // Embeddings, tables, zeros where the gradient of phi reads what nobody writes, zeros of the sums.
     __device__ __forceinline__ void begin() const {
-        const float* middle = u.iqn_phi + 2 * u.n * HIDDEN_DIM;
-        float mean = 0.0f;
+        const int input = tid % 32 * 4, first = tid / 32;  // a warp takes every 16th tau
+        float mean[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-        for (int i = 0; i < IQN_MAX_TAUS / IQN_GROUPS; ++i) {
-            const int tau = i * IQN_GROUPS + group;
-            const bool real = tau < u.n;
-            s.phi[0][tau * IQN_STRIDE + k] = real ? u.iqn_phi[tau * HIDDEN_DIM + k] : 0.0f;
-            s.phi[1][tau * IQN_STRIDE + k] = real ? u.iqn_phi[(u.n + tau) * HIDDEN_DIM + k] : 0.0f;
-            mean += real ? middle[tau * HIDDEN_DIM + k] : 0.0f;
+        for (int set = 0; set < 3; ++set) {
+#pragma unroll
+            for (int tau = first; tau < IQN_MAX_TAUS; tau += 16) {
+                float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+                if (tau < u.n) load4(u.iqn_phi + (set * u.n + tau) * HIDDEN_DIM + input, v);
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    if (set == 2) mean[e] += v[e];
+                    v[e] = Math::operand(v[e]);
+                }
+                if (set < 2) store4(s.phi[set] + tau * IQN_STRIDE + input, v);
+            }
         }
-        s.mean_parts[group][k] = mean;
+        store4(s.hw[1] + first * HIDDEN_DIM + input, mean);  // in passing: nothing else is there yet
         for (int c = tid; c < pairs; c += IQN_THREADS) b[c] = u.b_iqn[c], target_b[c] = u.target_b_iqn[c];
         if (tid < IQN_MAX_TAUS) s.tau[tid] = tid < u.n ? u.iqn_tau[tid] : 0.0f;
-        for (int i = tid; i < Tile::HW; i += IQN_THREADS) s.hw[0][i] = s.hw[1][i] = 0.0f;
-        for (int i = tid; i < Tile::Z; i += IQN_THREADS) s.grad_z[i] = 0.0f;
+        for (int i = USED * IQN_STRIDE + tid; i < Tile::DEPTH * IQN_STRIDE; i += IQN_THREADS) s.hw[0][i] = 0.0f;
+        for (int i = USED * IQN_Z_STRIDE + tid; i < Tile::PADDED * IQN_Z_STRIDE; i += IQN_THREADS) s.grad_z[i] = 0.0f;
+#pragma unroll 8
         for (int i = tid; i < IQN_COLUMN_SUMS(pairs); i += IQN_THREADS) sums[i] = 0.0f;
     }
 
@@ -106,109 +120,137 @@ struct IqnRows {
         if (group != 0) return;
         float sum = 0.0f;
 #pragma unroll
-        for (int g = 0; g < IQN_GROUPS; ++g) sum += s.mean_parts[g][k];
+        for (int g = 0; g < 16; ++g) sum += s.hw[1][g * HIDDEN_DIM + k];
         s.mean[k] = sum / u.n;
     }
 
-    __device__ __forceinline__ void load_rows(int row0) const {
-        for (int i = tid; i < ROWS * HIDDEN_DIM; i += IQN_THREADS) {
-            const bool real = row0 + i / HIDDEN_DIM < u.rows;
-            const long long from = (long long)row0 * HIDDEN_DIM + i;
-            s.h[0][i] = real ? u.h[from] : 0.0f;
-            s.h[1][i] = real ? u.next_h[from] : 0.0f;
+    // This thread's share of the encodings of a tile; beyond the last row zeros.
+    __device__ __forceinline__ void fetch_rows(int row0, float (*v)[ROW_LOADS]) const {
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; ++i) {
+            const int at = tid + i * IQN_THREADS;
+            const bool real = at < ROWS * HIDDEN_DIM && row0 + at / HIDDEN_DIM < u.rows;
+            v[0][i] = real ? u.h[(long long)row0 * HIDDEN_DIM + at] : 0.0f;
+            v[1][i] = real ? u.next_h[(long long)row0 * HIDDEN_DIM + at] : 0.0f;
         }
     }
 
-    // What of a slot does not depend on the choice at h_n; by the last warp, while all compute expectations. A row
-    // beyond the last learns nothing: its scale is zero.
-    __device__ __forceinline__ void load_slot(int row0) const {
+    __device__ __forceinline__ void keep_rows(Rows& t, const float (*v)[ROW_LOADS]) const {
+#pragma unroll
+        for (int i = 0; i < ROW_LOADS; ++i) {
+            const int at = tid + i * IQN_THREADS;
+            if (at < ROWS * HIDDEN_DIM) t.h[0][at] = v[0][i], t.h[1][at] = v[1][i];
+        }
+    }
+
+    // What of a slot does not depend on the choice at h_n; by the last warp. A row beyond the last learns nothing: its
+    // scale is zero.
+    __device__ __forceinline__ void load_slots(Rows& t, int row0) const {
         const int slot = tid - (IQN_THREADS - 32);
         if (slot < 0 || slot >= USED) return;
         const int r = slot / SLOTS, row = row0 + r < u.rows ? row0 + r : u.rows - 1;
-        int column = head_class(u.lots[row], u.P) * N_ACTIONS;
+        const int own = head_class(u.lots[row], u.P);
+        const float keep = u.terminal[row] ? 0.0f : u.discount[row];
+        const float scale = u.isv[ISV_LOSS_LAMBDA_Q] * u.weight[row] / ((float)u.rows * SLOTS) / (IQN_KAPPA * u.n);
+        int column = own * N_ACTIONS;
         if (SLOTS == 1) {
             column += u.action[row];
-            s.next_class[slot] = head_class(u.next_lots[row], u.P);
-            s.reward[slot] = u.reward[row];
+            t.next_class[slot] = head_class(u.next_lots[row], u.P);
+            t.reward[slot] = u.reward[row];
         } else {
             column += slot - r * SLOTS;
-            s.next_class[slot] = u.next_class[column];
-            s.reward[slot] = u.path_return[(long long)row * pairs + column];
+            t.next_class[slot] = u.next_class[column];
+            t.reward[slot] = u.path_return[(long long)row * pairs + column];
         }
-        s.column[slot] = column;
-        s.keep[slot] = u.terminal[row] ? 0.0f : u.discount[row];
-        if (slot == r * SLOTS) {
-            s.scale[r] = row0 + r < u.rows ? u.isv[ISV_LOSS_LAMBDA_Q] * u.weight[row] / ((float)u.rows * SLOTS) : 0.0f;
-        }
+        t.column[slot] = column;
+        t.keep[slot] = keep;
+        t.scale[slot] = row0 + r < u.rows ? -scale : 0.0f;
+        if (slot == r * SLOTS && row0 + r < u.rows) atomicOr(&s.visited, 1 << own);
     }
 
-    // E[IQN] at h_n of every pair: eight columns a warp, four lanes share a column's inputs.
-    __device__ __forceinline__ void expectations() const {
-        constexpr int COLUMNS = IQN_THREADS / 4, DEPTH = HIDDEN_DIM / 4;
-        const int split = tid % 32 / 8;
-        for (int c0 = 0; c0 < pairs; c0 += COLUMNS) {
-            const int c = c0 + tid / 32 * 8 + tid % 8;
+    // E[IQN] at h_n of every pair without bias: a thread a column, each group a quarter of the inputs.
+    __device__ __forceinline__ void expectations(const Rows& t) const {
+        constexpr int DEPTH = HIDDEN_DIM / IQN_GROUPS;
+        for (int c = k; c < pairs; c += HIDDEN_DIM) {
+            const float* w = u.w_iqn + group * DEPTH * pairs + c;
             float sum[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) sum[r] = 0.0f;
 #pragma unroll
-            for (int i = 0; i < DEPTH; ++i) {
-                const int input = split * DEPTH + i;
-                const float w = c < pairs ? s.mean[input] * u.w_iqn[input * pairs + c] : 0.0f;
+            for (int i = 0; i < DEPTH; i += 4) {
+                const int input = group * DEPTH + i;
+                float scaled[4], x[4];
+                load4(s.mean + input, scaled);
 #pragma unroll
-                for (int r = 0; r < ROWS; ++r) sum[r] = fmaf(s.h[1][r * HIDDEN_DIM + input], w, sum[r]);
+                for (int e = 0; e < 4; ++e) scaled[e] *= w[(i + e) * pairs];
+#pragma unroll
+                for (int r = 0; r < ROWS; ++r) {
+                    load4(t.h[1] + r * HIDDEN_DIM + input, x);
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) sum[r] = fmaf(x[e], scaled[e], sum[r]);
+                }
             }
 #pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-                sum[r] += __shfl_xor_sync(REDUCE_FULL_WARP, sum[r], 8);
-                sum[r] += __shfl_xor_sync(REDUCE_FULL_WARP, sum[r], 16);
-                if (c < pairs && split == r % 4) q[r * pairs + c] = sum[r] + b[c];
-            }
+            for (int r = 0; r < ROWS; ++r) q[(group * ROWS + r) * pairs + c] = sum[r];
         }
     }
 
     // The target's column: the action of largest E[IQN] at h_n in the class after the slot's action; first of equals.
-    __device__ __forceinline__ void choose() const {
+    __device__ __forceinline__ void choose(const Rows& t) const {
         if (tid >= USED) return;
-        const float* values = q + tid / SLOTS * pairs + s.next_class[tid] * N_ACTIONS;
+        const int first = t.next_class[tid] * N_ACTIONS;
+        const float* shares = q + tid / SLOTS * pairs + first;
+        float best_value = 0.0f;
         int best = 0;
 #pragma unroll
-        for (int a = 1; a < N_ACTIONS; ++a) best = values[a] > values[best] ? a : best;
-        s.next_column[tid] = s.next_class[tid] * N_ACTIONS + best;
-        s.bias[tid] = b[s.column[tid]];
-        s.offset[tid] = fmaf(s.keep[tid], target_b[s.next_column[tid]], s.reward[tid]);
+        for (int a = 0; a < N_ACTIONS; ++a) {
+            float value = shares[a];
+#pragma unroll
+            for (int g = 1; g < IQN_GROUPS; ++g) value += shares[g * ROWS * pairs + a];
+            value += b[first + a];
+            if (a == 0 || value > best_value) best = a, best_value = value;
+        }
+        s.next_column[tid] = first + best;
+        s.bias[tid] = b[t.column[tid]];
+        s.offset[tid] = fmaf(t.keep[tid], target_b[first + best], t.reward[tid]);
     }
 
     // h * W[:, column] of the online head, h_n * W[:, next column] of the target head; four adjacent inputs a thread.
-    __device__ __forceinline__ void scaled_columns() const {
+    __device__ __forceinline__ void scaled_columns(const Rows& t) const {
+        constexpr int EACH = (2 * USED + IQN_THREADS / 32 - 1) / (IQN_THREADS / 32);
         const int input = tid % 32 * 4;
+        float w[EACH][4], x[4];
 #pragma unroll
-        for (int i = tid / 32; i < 2 * USED; i += IQN_THREADS / 32) {
-            const int head = i / USED, slot = i - head * USED;
-            const int column = head == 0 ? s.column[slot] : pairs + s.next_column[slot];
-            float w[4], x[4];
-            load4(u.iqn_columns + column * HIDDEN_DIM + input, w);
-            load4(s.h[head] + slot / SLOTS * HIDDEN_DIM + input, x);
+        for (int i = 0; i < EACH; ++i) {
+            const int at = tid / 32 + i * (IQN_THREADS / 32), slot = at % USED;
+            if (at >= 2 * USED) continue;
+            load4(u.iqn_columns + (at < USED ? t.column[slot] : pairs + s.next_column[slot]) * HIDDEN_DIM + input, w[i]);
+        }
 #pragma unroll
-            for (int e = 0; e < 4; ++e) x[e] *= w[e];
+        for (int i = 0; i < EACH; ++i) {
+            const int at = tid / 32 + i * (IQN_THREADS / 32), slot = at % USED, head = at / USED;
+            if (at >= 2 * USED) continue;
+            load4(t.h[head] + slot / SLOTS * HIDDEN_DIM + input, x);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) x[e] = Math::operand(x[e] * w[i][e]);
             store4(s.hw[head] + slot * IQN_STRIDE + input, x);
         }
     }
 
     // z[0]: quantiles at h; z[1]: targets.
-    __device__ __forceinline__ void quantiles() const {
+    __device__ __forceinline__ void quantiles(const Rows& t) const {
         const int head = tid / (IQN_THREADS / 2);
         Quantiles product(tid % (IQN_THREADS / 2));
         product.multiply(s.hw[head], s.phi[head]);
         product.each([&](int slot, int tau, float& v) {
             if (slot >= USED) return;
-            s.z[head][slot * IQN_Z_STRIDE + tau] = head == 0 ? v + s.bias[slot] : fmaf(s.keep[slot], v, s.offset[slot]);
+            s.z[head][slot * IQN_Z_STRIDE + tau] = head == 0 ? v + s.bias[slot] : fmaf(t.keep[slot], v, s.offset[slot]);
         });
     }
 
-    // Loss of each slot and gradient of its quantiles. A warp takes half a slot's quantiles at a time, two lanes a
-    // quantile, each half the targets, ascending.
-    __device__ __forceinline__ void losses() const {
+    // Loss of each slot (times N_TAU) and gradient of its quantiles. A warp takes half a slot's quantiles at a time, two
+    // lanes a quantile, each half the targets, ascending.
+    __device__ __forceinline__ void losses(const Rows& t) const {
         const int lane = tid % 32, targets = (u.n + 1) / 2, first = lane / 16 * targets;
         const int last = first + targets < u.n ? first + targets : u.n;
         for (int half = tid / 32; half < 2 * USED; half += IQN_THREADS / 32) {
@@ -218,14 +260,11 @@ struct IqnRows {
             float loss = 0.0f, pull = 0.0f;
 #pragma unroll 8
             for (int j = first; j < last; ++j) quantile_huber_pair(target[j], z, tau, &loss, &pull);
-            loss += __shfl_xor_sync(REDUCE_FULL_WARP, loss, 16);
-            pull += __shfl_xor_sync(REDUCE_FULL_WARP, pull, 16);
             pull += loss - loss;  // a loss that is no number shows in the gradient, too
-            const bool real = i < u.n;
-            const float grad = real ? -s.scale[slot / SLOTS] * pull / (IQN_KAPPA * u.n) : 0.0f;
-            if (lane < 16) s.grad_z[slot * IQN_Z_STRIDE + i] = grad;
-            const float half_loss = group_sum<16>(real ? loss / (IQN_KAPPA * u.n) : 0.0f), half_grad = group_sum<16>(grad);
-            if (lane == 0) s.loss[half] = half_loss, s.slot_grad[half] = half_grad;
+            pull += __shfl_xor_sync(REDUCE_FULL_WARP, pull, 16);
+            if (lane < 16) s.grad_z[slot * IQN_Z_STRIDE + i] = i < u.n ? Math::operand(t.scale[slot] * pull) : 0.0f;
+            loss = warp_sum(i < u.n ? loss : 0.0f);
+            if (lane == 0) s.loss[half] = loss;
         }
     }
 
@@ -236,24 +275,33 @@ struct IqnRows {
         grad_hw.each([&](int slot, int input, float& v) {
             if (slot < USED) s.hw[1][slot * IQN_STRIDE + input] = v;
         });
+        if (tid >= USED) return;
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < IQN_MAX_TAUS; i += 4) {
+            float v[4];
+            load4(s.grad_z + tid * IQN_Z_STRIDE + i, v);
+            sum += (v[0] + v[1]) + (v[2] + v[3]);
+        }
+        s.slot_grad[tid] = sum;
     }
 
     // Adds the slot to the sums of its column.
-    __device__ __forceinline__ void add_slot(int slot) const {
-        float* to = sums + s.column[slot] * HIDDEN_DIM + k;
-        *to = fmaf(s.h[0][slot / SLOTS * HIDDEN_DIM + k], s.hw[1][slot * IQN_STRIDE + k], *to);
-        if (k == 0) sums[pairs * HIDDEN_DIM + s.column[slot]] += s.slot_grad[2 * slot] + s.slot_grad[2 * slot + 1];
+    __device__ __forceinline__ void add_slot(const Rows& t, int slot) const {
+        float* to = sums + t.column[slot] * HIDDEN_DIM + k;
+        *to = fmaf(t.h[0][slot / SLOTS * HIDDEN_DIM + k], s.hw[1][slot * IQN_STRIDE + k], *to);
+        if (k == 0) sums[pairs * HIDDEN_DIM + t.column[slot]] += s.slot_grad[slot];
     }
 
-    __device__ __forceinline__ void add_columns() const {
+    __device__ __forceinline__ void add_columns(const Rows& t) const {
         if (SLOTS == 1) {
             for (int slot = 0; slot < USED; ++slot) {
-                if (s.column[slot] % N_ACTIONS % IQN_GROUPS == group) add_slot(slot);
+                if (t.column[slot] % N_ACTIONS % IQN_GROUPS == group) add_slot(t, slot);
             }
         } else {
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
-                for (int a = group; a < SLOTS; a += IQN_GROUPS) add_slot(r * SLOTS + a);
+                for (int a = group; a < SLOTS; a += IQN_GROUPS) add_slot(t, r * SLOTS + a);
             }
         }
     }
@@ -261,47 +309,73 @@ struct IqnRows {
     __device__ __forceinline__ void add_losses(int row0, float* sum, float* bad) const {
         for (int r = 0; r < ROWS && row0 + r < u.rows; ++r) {
             float loss = 0.0f;
-            for (int half = 2 * r * SLOTS; half < 2 * (r + 1) * SLOTS; ++half) loss += s.loss[half];
-            loss /= SLOTS;
+#pragma unroll
+            for (int half = 0; half < 2 * SLOTS; ++half) loss += s.loss[2 * r * SLOTS + half];
+            loss /= IQN_KAPPA * u.n * SLOTS;
             *sum += loss;
             if (!is_finite(loss)) *bad += 1.0f;
         }
     }
 
+    __device__ __forceinline__ void finish(GradPhi& grad_phi, float loss_sum, float bad) const {
+        float *parts = my_parts(), *rest = parts + IQN_COLUMN_SUMS(pairs);
+        if (SUMS_SHARED) {
+            for (int c = 0; c < u.P; ++c) {
+                if (!(s.visited >> c & 1)) continue;
+#pragma unroll 4
+                for (int a = group; a < N_ACTIONS; a += IQN_GROUPS) {
+                    const int column = c * N_ACTIONS + a;
+                    parts[column * HIDDEN_DIM + k] = sums[column * HIDDEN_DIM + k];
+                    if (k == 0) parts[pairs * HIDDEN_DIM + column] = sums[pairs * HIDDEN_DIM + column];
+                }
+            }
+        }
+        grad_phi.each([&](int tau, int input, float& v) { rest[tau * HIDDEN_DIM + input] = v; });
+        if (tid == IQN_THREADS - 1) {
+            rest[IQN_MAX_TAUS * HIDDEN_DIM] = loss_sum;
+            rest[IQN_MAX_TAUS * HIDDEN_DIM + 1] = bad;
+            rest[IQN_MAX_TAUS * HIDDEN_DIM + 2] = (float)s.visited;
+        }
+    }
+
     __device__ __forceinline__ void run() const {
-        float loss_sum = 0.0f, bad = 0.0f;
+        float loss_sum = 0.0f, bad = 0.0f, ahead[2][ROW_LOADS];
         GradPhi grad_phi(tid);
+        int row0 = blockIdx.x * ROWS, now = 0;
+        if (tid == IQN_THREADS - 32) s.visited = 0;
+        __syncthreads();
+        load_slots(s.rows[0], row0);
+        fetch_rows(row0, ahead);
         begin();
+        keep_rows(s.rows[0], ahead);
         __syncthreads();
         mean_embedding();
-        for (int row0 = blockIdx.x * ROWS; row0 < u.rows; row0 += gridDim.x * ROWS) {
-            load_rows(row0);
+        __syncthreads();
+        for (; row0 < u.rows; row0 += gridDim.x * ROWS, now ^= 1) {
+            const Rows& t = s.rows[now];
+            Rows& next = s.rows[now ^ 1];
+            const int next_row0 = row0 + gridDim.x * ROWS;
+            expectations(t);
             __syncthreads();
-            load_slot(row0);
-            expectations();
+            choose(t);
             __syncthreads();
-            choose();
+            scaled_columns(t);
             __syncthreads();
-            scaled_columns();
+            quantiles(t);
             __syncthreads();
-            quantiles();
-            __syncthreads();
-            losses();
+            if (next_row0 < u.rows) {
+                fetch_rows(next_row0, ahead);
+                load_slots(next, next_row0);
+            }
+            losses(t);
+            keep_rows(next, ahead);
             __syncthreads();
             gradients(grad_phi);
             __syncthreads();
-            add_columns();
+            add_columns(t);
             if (tid == IQN_THREADS - 1) add_losses(row0, &loss_sum, &bad);
             __syncthreads();
         }
-        float *parts = my_parts(), *phi_parts = parts + IQN_COLUMN_SUMS(pairs);
-        if (SUMS_SHARED) {
-            for (int i = tid; i < IQN_COLUMN_SUMS(pairs); i += IQN_THREADS) parts[i] = sums[i];
-        }
-        grad_phi.each([&](int tau, int input, float& v) { phi_parts[tau * HIDDEN_DIM + input] = v; });
-        if (tid == IQN_THREADS - 1) {
-            phi_parts[IQN_MAX_TAUS * HIDDEN_DIM] = loss_sum;
-            phi_parts[IQN_MAX_TAUS * HIDDEN_DIM + 1] = bad;
-        }
+        finish(grad_phi, loss_sum, bad);
     }
 };

@@ -16,7 +16,7 @@ from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 COSINES = 64
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
-_PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 2"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
+_PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
 
 PARAMETERS = (
     Parameter("w_iqn_phi", f"{COSINES}, {_H}", "xavier", 1.0, "IQN_LR", target=True),

@@ -15,6 +15,7 @@ HEADS = (frd, direction, outcome)
 PARAMETERS = tuple(tensor for head in HEADS for tensor in head.PARAMETERS)
 
 _ROWS = "T*B"
+_FEW_ROWS = 4096  # small tiles keep more multiprocessors busy up to here
 _WIDTH = "(96 if P <= 9 else 128)"  # HEADS_WIDTH of cuda_src/fused/heads_update.cuh
 # HEADS_WEIGHT_SIZE and HEADS_PART_SIZE there.
 _WEIGHTS, _PART = f"128*({_WIDTH} + 8) + 64*72 + {_WIDTH} + 64", f"129*{_WIDTH} + 65*64 + 7"
@@ -26,16 +27,18 @@ BUFFERS = (
 )
 
 
-def update(*, frd_ready: bool = False, labelled: bool = False) -> Fused:
+def update(rows: int, *, frd_ready: bool = False, labelled: bool = False) -> Fused:
     """Labels, losses into their slots, gradients of every tensor, grad_h += what goes on to the encoder.
 
+    rows: T*B, as a number.
     frd_ready: the forward pass of FRD has run before (the entry gate needed it). labelled: so have the labels.
     """
     steps: list[Step] = [] if labelled else [Stage("gpu_gather_frd_labels")]
     for head in HEADS:
         steps += [*(() if frd_ready and head is frd else head.forward()), *head.loss_and_backward()]
     in_float32 = Fused(_launches("rl_heads_update", 32), tuple(steps))
-    return Fused(_launches("rl_heads_update_tf32", 64), (in_float32,), tf32=True)
+    kernel, tile_rows = ("rl_heads_update_tf32_small", 16) if rows <= _FEW_ROWS else ("rl_heads_update_tf32", 64)
+    return Fused(_launches(kernel, tile_rows), (in_float32,), tf32=True)
 
 
 def _launches(kernel: str, tile_rows: int) -> tuple[Step, ...]:

@@ -48,9 +48,12 @@ def _rig(trial: Trial, steps: int, rows: int, classes: int, *, labels: bool = Tr
 
 
 def _compare(trial: Trial, case: str, plain: HeadRig, fused: HeadRig, fusion: str, bound: float) -> None:
-    before = plain.get("grad_h")
-    plain.run(chosen([supervised.update()], "none"))
-    fused.run(chosen([supervised.update()], fusion))
+    before, rows = plain.get("grad_h"), plain.dims["T"] * plain.dims["B"]
+    if bound == TF32:  # units are on or off by a margin: none changes sides by an operand's rounding
+        for rig in (plain, fused):
+            rig.set("b_frd1", np.where(np.arange(64) % 2, 6.0, -6.0))
+    plain.run(chosen([supervised.update(rows)], "none"))
+    fused.run(chosen([supervised.update(rows)], fusion))
     for name in (*LABELS, "nonfinite_parts"):
         trial.equal(f"{case}: {name}", plain.get(name), fused.get(name))
     for slot in SLOTS:
@@ -67,7 +70,7 @@ def _compare(trial: Trial, case: str, plain: HeadRig, fused: HeadRig, fusion: st
 
 
 def _compare_all(trial: Trial, fusion: str, bound: float) -> None:
-    for steps, rows, classes in ((3, 4, 9), (1, 1, 9), (5, 27, 1), (2, 33, 17), (16, 300, 9)):
+    for steps, rows, classes in ((3, 4, 9), (1, 1, 9), (5, 27, 1), (2, 33, 17), (16, 200, 9), (16, 600, 9)):
         case = f"{steps} x {rows} rows, {classes} classes"
         plain, fused = (_rig(trial, steps, rows, classes) for _ in range(2))
         _compare(trial, case, plain, fused, fusion, bound)
@@ -79,7 +82,7 @@ def _compare_all(trial: Trial, fusion: str, bound: float) -> None:
 
 @oracle("supervised")
 def fused_heads_equal_their_steps(trial: Trial) -> None:
-    """Labels, losses, gradients: one row, odd sizes, one block for all classes, two tiles a block, no label at all."""
+    """Labels, losses, gradients: one row, odd sizes, one block for all classes, several tiles a block, no label."""
     _compare_all(trial, "float32", TF32 if getattr(trial.device, "precision", "fp32") == "tf32" else FLOAT32)
 
 
@@ -103,7 +106,7 @@ def fused_heads_show_a_bad_row(trial: Trial) -> None:
     rig.set("cursor", np.zeros(8, np.int32))
     closed = np.ones((2, 8), np.uint8)
     rig.set("closed", closed)
-    rig.run(chosen([supervised.update()], "float32"))
+    rig.run(chosen([supervised.update(16)], "float32"))
     trial.equal("rows counted: FRD, outcome, direction", [1, 1, 1], rig.get("nonfinite_parts")[:3])
     for slot in SLOTS[:3]:
         trial.true(f"{slot} shows it", np.isnan(rig.slot(slot)), rig.slot(slot))

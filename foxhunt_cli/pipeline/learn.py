@@ -92,7 +92,8 @@ def _pass(
 ) -> list[Step | Fused]:
     """Losses, backward, update. The policy's backward writes grad_h first, the other heads add to it."""
     ready = shape.entry_gates and not again  # the gate needed the forward returns before the rollout
-    heads = [supervised.update(frd_ready=ready, labelled=again)] if shape.supervised else []
+    rows = shape.rollout * shape.batch
+    heads = [supervised.update(rows, frd_ready=ready, labelled=again)] if shape.supervised else []
     return [
         *policy.losses(again=again),
         *lessons,
