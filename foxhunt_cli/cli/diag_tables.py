@@ -81,7 +81,7 @@ def pipeline(
     from foxhunt_cli.config.load import load_config
     from foxhunt_cli.pipeline import iteration
     from foxhunt_cli.pipeline.plan import fold, plan_lines, sizes
-    from foxhunt_cli.train.engine import shape_of
+    from foxhunt_cli.train.shapes import shape_of
 
     phases = {name: getattr(iteration, name) for name in ("training", "playing", "following")}
     if phase not in phases:

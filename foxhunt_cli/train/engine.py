@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.buffers.arena import allocate
-from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.device.base import Device, Plan, Progress
@@ -23,22 +22,20 @@ from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
 from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
-from foxhunt_cli.pipeline import control, critic, fresh, learn
+from foxhunt_cli.pipeline import critic, fresh, learn
 from foxhunt_cli.pipeline.build import build, kernels_of, names_of, slots_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Fusion, Step
+from foxhunt_cli.pipeline.stage import Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import hindsight
-from foxhunt_cli.replay.capacity import check_capacity, default_capacity
+from foxhunt_cli.train.shapes import n_step_of, shape_of
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
 DRIFT_EVERY = 64  # iterations between two measurements of the drift of stored encodings
 PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
-PASSES_MAX, STEPS_A_PASS = 4, 2048  # on-policy passes an iteration, and what one is in slot ROLLOUT_STEPS
 N_TAU = 32
-HOPPER = 90  # compute capability 9.0
 
 # Buffers that the host fills once: random states by stream, and rows of ones.
 _RANDOM_STREAMS = {
@@ -53,8 +50,6 @@ _RANDOM_STREAMS = {
     "rng_drift": "drift",
 }
 _ONES = ("ones", "ones_replay")
-_OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
-_OF_DISTILLATION = {"distill_lambda", "distill_temperature"}
 _VECTORS = ("params", "grads", "adam_m", "adam_v")
 _CODES = ("group_code", "branch_code", "encoder_code")
 
@@ -106,81 +101,6 @@ class Engine:
         """Whether the sticky flag of either span is set: three updates in a row were refused."""
         faults = (self.arrays[n] for n in ("fault_policy", "fault_critic") if n in self.arrays)
         return any(int(self.device.download(fault)[1]) for fault in faults)
-
-
-def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
-    """What of the config decides the ordered list; without a device the list of the CPU, where nothing is fused.
-
-    Raises ConfigError on a replay capacity that cannot serve B x T, and on an unknown controller.
-    """
-    b, t, wanted = config.batch, config.rollout, config.replay_capacity
-    try:
-        capacity = default_capacity(b, t) if wanted is None else check_capacity(wanted, b, t)
-    except ValueError as error:
-        raise ConfigError(f"replay_capacity: {error}") from None
-    return Shape(
-        rollout=t,
-        batch=b,
-        encoder=config.encoder,
-        context=config.context,
-        updates=config.updates,
-        replay_batch=config.replay_batch,
-        capacity=capacity,
-        n_step=n_step_of(config),
-        fresh=config.replay_encoding == "fresh" and config.updates > 0,
-        hindsight=config.hindsight,
-        directions=config.hindsight_directions,
-        entry_gates=config.entry_gates,
-        frozen=frozen_controllers(config),
-        plateau=config.lr_plateau,
-        passes=passes_of(config),
-        every_class=config.distillation == "classes",
-        distils=config.distillation != "off",
-        quantiles=config.iqn,
-        noisy=config.noisy,
-        critic_teaches_encoder=config.critic_grad,
-        reproject=config.reward == "mark_to_market",
-        fusion=fusion_of(config, device),
-    )
-
-
-def fusion_of(config: RunConfig, device: Device | None) -> Fusion:
-    """Fused kernels run on a GPU unless the config says no; those with TF32 products where all products are TF32.
-
-    These are written for Hopper: they share data within clusters of blocks and take more than 100 kB of shared memory.
-    """
-    if device is None or device.kind != "cuda" or not config.fused:
-        return "none"
-    tensor_cores = getattr(device, "precision", "fp32") == "tf32" and getattr(device, "capability", 0) >= HOPPER
-    return "tf32" if tensor_cores else "float32"
-
-
-def frozen_controllers(config: RunConfig) -> frozenset[str]:
-    """The preset's frozen controllers, changed by ``controllers.<name> = "fixed" | "on"``. Raises ConfigError."""
-    frozen = set(control.FROZEN[config.preset])
-    for name, state in config.controllers.items():
-        if name not in control.CONTROLLERS:
-            known = ", ".join(control.CONTROLLERS)
-            raise ConfigError(f"controllers.{name}: no such controller; there are {known}")
-        (frozen.add if state == "fixed" else frozen.discard)(name)
-    if not config.updates:
-        frozen |= _OF_THE_CRITIC
-    if config.distillation == "off":
-        frozen |= _OF_DISTILLATION
-    return frozenset(frozen)
-
-
-def n_step_of(config: RunConfig) -> int:
-    """Steps of a replay window; no controller moves the slot."""
-    return round(float(seed_values(config.isv, config.preset)[number("N_STEP")]))
-
-
-def passes_of(config: RunConfig) -> int:
-    """On-policy passes an iteration has at most: what slot ROLLOUT_STEPS is fixed at, else all there can be."""
-    if "rollout_steps" not in frozen_controllers(config):
-        return PASSES_MAX
-    steps = seed_values(config.isv, config.preset)[number("ROLLOUT_STEPS")]
-    return int(np.clip(np.floor(steps / STEPS_A_PASS + 0.5), 1, PASSES_MAX))
 
 
 def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:

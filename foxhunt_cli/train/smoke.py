@@ -26,8 +26,9 @@ from foxhunt_cli.pipeline.stage import Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import constants, per
 from foxhunt_cli.train.checkpoint import state_names
-from foxhunt_cli.train.engine import Engine, build_engine, compile_run, shape_of, start_isv
+from foxhunt_cli.train.engine import Engine, build_engine, compile_run, start_isv
 from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.shapes import shape_of
 
 STEPS = 200
 BATCHES = (1, 16)

@@ -14,8 +14,9 @@ from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
 from foxhunt_cli.market.evaluate import Evaluator
 from foxhunt_cli.train.compile_bar import compile_bar
-from foxhunt_cli.train.engine import Engine, build_engine, compile_run, shape_of
+from foxhunt_cli.train.engine import Engine, build_engine, compile_run
 from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.shapes import shape_of
 from foxhunt_cli.train.split import Split, split
 
 if TYPE_CHECKING:

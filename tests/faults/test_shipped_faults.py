@@ -22,7 +22,7 @@ from foxhunt_cli.kernels.registry import cuda_root
 from foxhunt_cli.nets.params import CHUNK, lay_out
 from foxhunt_cli.pipeline import critic, learn
 from foxhunt_cli.train import run_dir
-from foxhunt_cli.train.engine import shape_of
+from foxhunt_cli.train.shapes import shape_of
 from foxhunt_cli.train.split import split
 
 SHAPES = {

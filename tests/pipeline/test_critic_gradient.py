@@ -14,8 +14,9 @@ from foxhunt_cli.pipeline import critic, encoding, iteration
 from foxhunt_cli.pipeline.build import build
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Step, chosen
-from foxhunt_cli.train.engine import Engine, build_engine, shape_of
+from foxhunt_cli.train.engine import Engine, build_engine
 from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.shapes import shape_of
 
 ON = ("critic_grad=true", "encoder=mlp", "isv.p_min=0.05")
 MOMENTS = 16  # batch 4 x rollout 4

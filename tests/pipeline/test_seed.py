@@ -16,8 +16,9 @@ from foxhunt_cli.nets.params import CHUNK
 from foxhunt_cli.pipeline import critic, encoding, iteration
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step
-from foxhunt_cli.train.engine import Engine, build_engine, shape_of
+from foxhunt_cli.train.engine import Engine, build_engine
 from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.shapes import shape_of
 
 BUSY = ("isv.p_min=0.05", "isv.gate_warmup_steps=20", "isv.hindsight_forward_lookahead=10")
 
