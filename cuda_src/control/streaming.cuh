@@ -10,6 +10,7 @@
 // Mean of a buffer; all threads get it. scratch: shared, 32 floats.
 static __device__ inline float rows_mean(const float* values, int rows, float* scratch) {
     float sum = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += values[r];
     return block_sum(sum, scratch) / rows;
 }
@@ -20,6 +21,7 @@ static __device__ inline float rows_mean(const float* values, int rows, float* s
 static __device__ inline void stream_spread(const float* x, int rows, float old_mean, float new_mean, float* scratch,
                                             float* square, float* fourth) {
     float sum2 = 0.0f, sum4 = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         const float s = (x[r] - old_mean) * (x[r] - new_mean);
         sum2 += s;
@@ -88,7 +90,19 @@ static __device__ inline void kl_approx_b_block(const float* log_ratio, float* i
 static __device__ inline void ppo_log_ratio_abs_max_b_block(const float* log_ratio, float* isv, int rows) {
     __shared__ float scratch[32];
     float largest = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) largest = max_keep_nan(largest, fabsf(log_ratio[r]));
     largest = block_max(largest, scratch);
     if (threadIdx.x == 0) isv[ISV_PPO_LOG_RATIO_ABS_MAX] = largest;
+}
+
+// rl_log_ratio_rows, row `row`.
+static __device__ inline float log_ratio_row(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
+                                             const float* context, const int* position_class,
+                                             const signed char* action_drawn, const float* log_prob, const float* isv,
+                                             int P, int row) {
+    float logits[N_ACTIONS], soft[N_ACTIONS];
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
+    policy_softmax(logits, soft);
+    return logf(policy_floored(soft[action_drawn[row]], isv[ISV_P_MIN])) - log_prob[row];
 }

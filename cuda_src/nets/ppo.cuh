@@ -28,6 +28,7 @@ static __device__ inline void advantage_statistics_block(const float* advantage,
                                                        float* moments, float* isv, int rows, int mask_overridden) {
     __shared__ float scratch[32];
     float count = 0.0f, sum = 0.0f, magnitude = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         if (mask_overridden && overridden[r]) continue;
         count += 1.0f;
@@ -39,6 +40,7 @@ static __device__ inline void advantage_statistics_block(const float* advantage,
     const float mean = block_sum(sum, scratch) / floor_count;
     magnitude = block_sum(magnitude, scratch) / floor_count;
     float square = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         if (mask_overridden && overridden[r]) continue;
         const float d = advantage[r] - mean;
@@ -122,6 +124,7 @@ static __device__ inline void loss_reduce_block(const float* row_loss_pi, const 
                                               const float* row_entropy, const float* moments, float* isv, int rows) {
     __shared__ float scratch[32];
     float pi = 0.0f, v = 0.0f, entropy = 0.0f;
+#pragma unroll 8
     for (int r = threadIdx.x; r < rows; r += blockDim.x) {
         pi += row_loss_pi[r];
         v += row_loss_v[r];

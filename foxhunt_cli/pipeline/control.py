@@ -131,6 +131,15 @@ def after_updates_controllers(*, critic: bool = True) -> list[Step]:
     return steps
 
 
+def end_of_iteration(*, critic: bool = True) -> list[Step | Fused]:
+    """``after_updates_controllers``, then the total loss, the diagnostic record, the cursors of the next iteration."""
+    head, *steps = after_updates_controllers(critic=critic)
+    steps += [Stage("rl_loss_total"), Stage("rl_diag_record"), Stage("gpu_advance_cursor")]
+    error = {"td_error": "c51_td", "n_td": "R"} if critic else {"td_error": "advantage", "n_td": _ROWS}
+    once = Stage("rl_iteration_end", {"rows": _ROWS, "critic": str(int(critic)), **error})
+    return [head, Fused((once,), tuple(steps), exact=True)]
+
+
 def _row_q(t: int, features: str) -> Stage:
     row_q = c51.row_q(features)
     return Stage(row_q.kernel, {**row_q.remap, **at(t)})

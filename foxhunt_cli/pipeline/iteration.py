@@ -33,10 +33,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
         *learn.update(shape, critic.teach(shape) if critic_on else (), to_encoder),
         *learn.further_passes(shape, critic.lesson(shape) if critic_on else (), to_encoder),
         *(critic.updates(shape) if critic_on else ()),
-        *control.after_updates_controllers(critic=critic_on),
-        Stage("rl_loss_total"),
-        Stage("rl_diag_record"),
-        Stage("gpu_advance_cursor"),
+        *control.end_of_iteration(critic=critic_on),
     ]
     return chosen(steps, shape.fusion)
 
