@@ -21,6 +21,12 @@ static __device__ inline float warm_up(unsigned int updates, float warmup) {
     return next < warmup ? next / warmup : 1.0f;
 }
 
+// Share of the rate by the clock: linear from 1 at the start to LR_FINAL_SHARE at RUN_STEPS, constant behind it.
+static __device__ inline float run_share(const float* isv) {
+    const float step = isv[ISV_TRAIN_STEP], end = isv[ISV_RUN_STEPS];
+    return fmaf(isv[ISV_LR_FINAL_SHARE] - 1.0f, step < end ? step / end : 1.0f, 1.0f);
+}
+
 // Loss average, best and plateau count of one head; counts a halving after PLATEAU_PATIENCE updates that did not
 // bring the average below best - (1 - IMPROVEMENT_THRESHOLD) max(|best|, 1e-3). Nothing moves without an update, nor
 // without a loss; an average and a best of 0 mean that there was none so far.
@@ -54,10 +60,11 @@ static __device__ inline float trust(float norm_ema) {
 static __device__ inline void controller_learning_rate_thread(float* isv, const float* isv_seed,
                                                               const unsigned int* adam_step, unsigned int* lr_halvings,
                                                               int plateau) {
-    const float loss[N_PLATEAU_HEADS] = {isv[ISV_LOSS_Q], isv[ISV_LOSS_PI], isv[ISV_LOSS_V]};
+    const float loss[N_PLATEAU_HEADS] = {isv[ISV_LOSS_Q], isv[ISV_LOSS_PI], isv[ISV_LOSS_V]}, share = run_share(isv);
+    isv[ISV_IQN_LR] = isv_seed[ISV_IQN_LR] * share;
     for (int g = 0; g < N_GROUPS; ++g) {
         const float seed = isv_seed[ISV_LR_BCE + g];
-        float rate = seed * warm_up(adam_step[g], isv[ISV_LR_WARMUP_STEPS]);
+        float rate = seed * share * warm_up(adam_step[g], isv[ISV_LR_WARMUP_STEPS]);
         const int head = g - 1;
         if (head >= 0 && head < N_PLATEAU_HEADS) {
             float* state = isv + ISV_Q_LOSS_EMA + head * PLATEAU_STATE;

@@ -1,6 +1,6 @@
 // Generated from foxhunt_cli/isv/slots.toml by foxhunt_cli/isv/header.py: do not edit.
 #pragma once
-// layout 121fd1324075c463
+// layout b4a9b39fb310ac66
 #define ISV_SIZE 640
 #define ISV_GAMMA 400  // control, 1: discount per environment step
 #define ISV_TARGET_TAU 401  // control, 1: Polyak rate of the target networks
@@ -146,7 +146,7 @@
 #define ISV_GATE_WARMUP_STEPS 541  // tunable, steps: entry gates are open before this step
 #define ISV_IQN_N_TAU 543  // tunable, 1: taus of the IQN head
 #define ISV_ENSEMBLE_ALPHA 544  // tunable, 1: alpha C51 + (1 - alpha) IQN
-#define ISV_IQN_LR 545  // tunable, 1: learning rate of the IQN head
+#define ISV_IQN_LR 545  // control, 1: learning rate of the IQN head
 #define ISV_PER_MAX_PRIORITY 546  // control, 1: priority of new transitions
 #define ISV_PER_SIZE 547  // signal, 1: live transitions
 #define ISV_PER_TREE_TOTAL 548  // diag, 1: root of the sum tree
@@ -231,3 +231,4 @@
 #define ISV_UNIT_AGE_1 627  // diag, steps: mean steps since unit 1 was opened, over the rows that hold it
 #define ISV_UNIT_AGE_2 628  // diag, steps: mean steps since unit 2 was opened, over the rows that hold it
 #define ISV_UNIT_AGE_3 629  // diag, steps: mean steps since unit 3 was opened, over the rows that hold it
+#define ISV_LR_FINAL_SHARE 630  // tunable, 1: learning rates fall linearly to this share of their seeds at RUN_STEPS; 1 = they do not

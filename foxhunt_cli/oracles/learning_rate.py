@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from foxhunt_cli.isv.table import number
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.controllers import FLOAT, Panel
 
@@ -33,6 +34,19 @@ def learning_rate_warms_up_by_updates(trial: Trial) -> None:
     trial.equal("updates are shown", [49, 9, 99], panel.isv[[430, 434, 438]])
     _learn(panel, 900)
     trial.equal("full", seeds.astype(np.float32), panel.isv[_RATES])
+
+
+@oracle("controllers")
+def learning_rate_declines_to_its_final_share(trial: Trial) -> None:
+    """Linear over the run for every head, IQN's too, constant behind its end; a share of 1 changes nothing."""
+    panel = Panel(trial, LR_WARMUP_STEPS=1, LR_FINAL_SHARE=0.2, RUN_STEPS=1000, IQN_LR=5e-4)
+    _learn(panel, 1)
+    for step, share in ((0, 1.0), (250, 0.8), (1000, 0.2), (5000, 0.2)):
+        _learn(panel, 1, TRAIN_STEP=step)
+        trial.close(f"step {step}", share * 1e-3, panel.isv[_RATES], 1e-9)
+        trial.close(f"step {step}: IQN", share * 5e-4, panel.isv[number("IQN_LR")], 1e-9)
+    _learn(panel, 1, TRAIN_STEP=500, LR_FINAL_SHARE=1.0)
+    trial.equal("no decline", np.float32(1e-3), panel.isv[_RATES])
 
 
 @oracle("controllers")
