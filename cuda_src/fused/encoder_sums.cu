@@ -1,6 +1,6 @@
 // The small gradients of the encoder: sums over rows (Mamba-2 blocks) and over tiles of tokens (variable selection).
 //
-// mamba2_row_backward and vsn_tile_backward leave one line of parts a row or tile; this kernel adds the lines. It does
+// mamba2_row_backward_* and vsn_tile_backward leave one line of parts a row or tile; this kernel adds the lines. It does
 // what the products of ones with the parts do in the unfused list (labels "m1 grad b_dt" and the like).
 // Thread mapping: a block owns 16 adjacent columns, 64 threads each. Shared memory: 4.5 kB, static.
 // Order of addition: fixed by the number of lines alone. Thread k of a column takes lines k, k + 64, ..., ascending;

@@ -4,9 +4,24 @@
 #pragma once
 #include "fused/mamba2_backward.cuh"
 
+// What the kernel reads and writes; W counts the snapshots that carry gradient.
+struct FirstArrays {
+    const float *proj, *s, *rstd, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *norm_w;
+    float *grad, *grad_proj, *grad_c, *parts;
+    int W, B;
+};
+
+// parts: of the norm weights' gradient. maps: gradient of C, one part a head.
+struct FirstShared {
+    RowTile tile[ROW_RING];
+    alignas(16) float dy[2][ROW_CHUNK][BACK_STRIDE];
+    float parts[2][ROW_CHUNK][BACK_STRIDE], maps[2][ROW_CHUNK][MAMBA_INNER];
+    float skip[MAMBA_HEADS], norm_w[MAMBA_INNER];
+};
+
 // Stage k convolves column c of chunk k, adds the norm weights' gradients of chunk k - 2, and sums the gradient of C of
 // chunk k - 3 over the heads.
-static __device__ __forceinline__ void first_convolve(const BackArrays& a, BackShared* row, int c) {
+static __device__ __forceinline__ void first_convolve(const FirstArrays& a, FirstShared* row, int c) {
     const int i = c / MAMBA_STATE, state = c % MAMBA_STATE;
     float norm_sum = 0.0f;
     const RowTaps taps = row_taps(a.conv_w, a.conv_b, c);
@@ -18,7 +33,7 @@ static __device__ __forceinline__ void first_convolve(const BackArrays& a, BackS
             row_load_next(&inputs, a.proj, row_span(stage + 1, a.W), a.B, c);
         }
         const int normed = row_span(stage - 2, a.W).n;
-        for (int k = 0; k < normed && c < MAMBA_INNER; ++k) norm_sum += row->later[(stage + 1) & 1][k][c];
+        for (int k = 0; k < normed && c < MAMBA_INNER; ++k) norm_sum += row->parts[(stage + 1) & 1][k][c];
         const RowSpan done = row_span(stage - 3, a.W);
         if (i < done.n) {
             const float sum = sum_heads(row->maps[(stage + 1) & 1][i], state);
@@ -38,7 +53,7 @@ struct NormThread {
     __device__ inline int channel(int j) const { return half * (MAMBA_INNER / 2) + j * MAMBA_LANES + l; }
 };
 
-static __device__ inline void norm_load(NormThread* at, const BackArrays& a, RowSpan span) {
+static __device__ inline void norm_load(NormThread* at, const FirstArrays& a, RowSpan span) {
     if (at->i >= span.n) return;
     const float* z = a.proj + row_at(span.first + at->i, a.B, MAMBA_PROJ) + at->channel(0);
     const long long place = row_at(span.first + at->i, a.B, MAMBA_INNER) + at->channel(0);
@@ -65,7 +80,7 @@ static __device__ inline float norm_mean(const float* part, const float* weight,
 }
 
 // dy, dz and parts, the norm weights' gradient, of the thread's snapshot and channels.
-static __device__ inline void norm_chunk(NormThread* at, const BackArrays& a, const BackShared& row,
+static __device__ inline void norm_chunk(NormThread* at, const FirstArrays& a, const FirstShared& row,
                                          const RowTile& tile, float* dy, float* parts, RowSpan span) {
     const float own = row_own(tile.xbc[at->i], at->l);
     const bool inside = at->i < span.n;
@@ -93,21 +108,21 @@ static __device__ inline void norm_chunk(NormThread* at, const BackArrays& a, co
 }
 
 // Stage k takes chunk k - 1 through norm and gate.
-static __device__ __forceinline__ void first_norm(const BackArrays& a, BackShared* row, int thread) {
+static __device__ __forceinline__ void first_norm(const FirstArrays& a, FirstShared* row, int thread) {
     NormThread at;
     at.i = thread / 16, at.half = thread / MAMBA_LANES % 2, at.l = thread % MAMBA_LANES;
     for (int stage = 0; stage < BACK_STAGES(a.W); ++stage) {
         const int place = (stage + ROW_RING - 1) % ROW_RING;
         const RowSpan span = row_span(stage - 1, a.W);
-        float* parts = row->later[stage & 1][at.i];
-        if (span.n) norm_chunk(&at, a, *row, row->tile[place], row->dy[place][at.i], parts, span);
+        float *dy = row->dy[stage & 1][at.i], *parts = row->parts[stage & 1][at.i];
+        if (span.n) norm_chunk(&at, a, *row, row->tile[place], dy, parts, span);
         norm_load(&at, a, row_span(stage, a.W));
         row_barrier();
     }
 }
 
 // Stage k scans chunk k - 2: the head's 16 channels x two states a thread.
-static __device__ __forceinline__ void first_scan(const BackArrays& a, BackShared* row, int thread) {
+static __device__ __forceinline__ void first_scan(const FirstArrays& a, FirstShared* row, int thread) {
     const int c = thread * BACK_PER_THREAD, head = c / MAMBA_STATE, first = head * MAMBA_HEAD_DIM;
     BackTile states;
     scan_clear(&states);
@@ -116,15 +131,17 @@ static __device__ __forceinline__ void first_scan(const BackArrays& a, BackShare
         const RowTile& tile = row->tile[place];
         for (int i = 0; i < n; ++i) {
             row_scan<false>(&states, tile.step[i][head].decay, tile.step[i][head].dt, &tile.xbc[i][first],
-                            &tile.xbc[i][MAMBA_B_COLUMN + c % MAMBA_STATE], &row->dy[place][i][first], 1.0f,
+                            &tile.xbc[i][MAMBA_B_COLUMN + c % MAMBA_STATE], &row->dy[(stage + 1) & 1][i][first], 1.0f,
                             &row->maps[stage & 1][i][c]);
         }
         row_barrier();
     }
 }
 
-static __device__ __forceinline__ void first_pass(const BackArrays& a, BackShared* row, int t) {
+static __device__ __forceinline__ void first_pass(const FirstArrays& a, FirstShared* row, int t) {
     const int norm = t - MAMBA_XBC, scanner = norm - BACK_NORMS;
+    if (t < MAMBA_INNER) row->norm_w[t] = a.norm_w[t];
+    if (t < MAMBA_HEADS) row->skip[t] = a.skip[t];
     if (norm < 0) first_convolve(a, row, t);
     else if (scanner < 0) first_norm(a, row, norm);
     else first_scan(a, row, scanner);

@@ -6,13 +6,39 @@
 #pragma once
 #include "fused/mamba2_backward.cuh"
 
+// What the kernel reads and writes; W counts the snapshots that carry gradient.
+struct SecondArrays {
+    const float *proj, *s, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *grad_y, *grad_c;
+    float *grad_proj, *parts;
+    int W, B;
+};
+
+// Of a head of a snapshot, towards the gradient of its step size.
+struct StepTerms {
+    float skip;     // <dy, x>
+    float decayed;  // summand of the log decay's gradient
+    float direct;   // what does not go through the decay
+    float rated;    // -exp(a_log) dt
+    float slope;    // d dt / d dt_raw
+};
+
+// later: what the future wants of dt x. maps: gradient of B, one part a head. own: B C of a snapshot.
+struct SecondShared {
+    RowTile tile[ROW_RING];
+    alignas(16) float dy[ROW_RING][ROW_CHUNK][BACK_STRIDE];
+    alignas(16) float later[2][ROW_CHUNK][BACK_STRIDE];
+    float maps[2][ROW_CHUNK][MAMBA_INNER];
+    StepTerms terms[2][ROW_CHUNK][MAMBA_HEADS];
+    float own[ROW_RING][ROW_CHUNK], skip[MAMBA_HEADS];
+};
+
 static __device__ inline RowSpan span_from_end(int q, int W) {
     const int chunks = row_chunks(W);
     return row_span(q < 0 || q >= chunks ? -1 : chunks - 1 - q, W);
 }
 
 // Loads the inputs of a column in a chunk and before it, and of the thread's step size; 0 outside the window.
-static __device__ inline void load_inputs(RowInputs* inputs, const BackArrays& a, RowSpan span, int c) {
+static __device__ inline void load_inputs(RowInputs* inputs, const SecondArrays& a, RowSpan span, int c) {
     const float* from = a.proj + row_at(span.first, a.B, MAMBA_PROJ);
     const int next = a.B * MAMBA_PROJ, column = MAMBA_XBC_COLUMN + c;
 #pragma unroll
@@ -26,10 +52,10 @@ static __device__ inline void load_inputs(RowInputs* inputs, const BackArrays& a
 }
 
 // Loads dy of channel c or, behind the channels, the gradient of a column of C.
-static __device__ inline void load_first_pass(float* dy, const BackArrays& a, RowSpan span, int c) {
+static __device__ inline void load_first_pass(float* dy, const SecondArrays& a, RowSpan span, int c) {
     const bool channel = c < MAMBA_INNER;
     const int width = channel ? MAMBA_INNER : MAMBA_STATE;
-    const float* from = (channel ? a.grad + c : a.grad_c + c - MAMBA_INNER) + row_at(span.first, a.B, width);
+    const float* from = (channel ? a.grad_y + c : a.grad_c + c - MAMBA_INNER) + row_at(span.first, a.B, width);
 #pragma unroll
     for (int i = 0; i < ROW_CHUNK; ++i) {
         if (i < span.n && c < MAMBA_INNER + MAMBA_STATE) dy[i] = from[i * a.B * width];
@@ -58,7 +84,7 @@ static __device__ inline void scan_for_b(BackTile* states, float* after, const R
 }
 
 // Stage k scans chunk k - 1: half of the threads for x, the other half for B.
-static __device__ __forceinline__ void second_scan(const BackArrays& a, BackShared* row, int thread) {
+static __device__ __forceinline__ void second_scan(const SecondArrays& a, SecondShared* row, int thread) {
     const int c = thread % BACK_SCANNERS * BACK_PER_THREAD;
     BackTile states;
     scan_clear(&states);
@@ -73,7 +99,7 @@ static __device__ __forceinline__ void second_scan(const BackArrays& a, BackShar
 }
 
 // Gradient of column c after SiLU at snapshot i of the chunk in place `ring`; side: which of later and maps.
-static __device__ inline float output_gradient(const BackShared& row, int ring, int side, int i, int c) {
+static __device__ inline float output_gradient(const SecondShared& row, int ring, int side, int i, int c) {
     if (c < MAMBA_INNER) {
         const int head = c / MAMBA_HEAD_DIM;
         const float step = row.tile[ring].step[i][head].dt;
@@ -90,8 +116,8 @@ struct ConvGradient {
 };
 
 // Column c of a chunk back through SiLU and convolution. ring, side: see output_gradient.
-static __device__ inline void convolution_gradient(ConvGradient* g, const RowTaps& taps, const BackArrays& a,
-                                                   const BackShared& row, int ring, int side, RowSpan span, int c) {
+static __device__ inline void convolution_gradient(ConvGradient* g, const RowTaps& taps, const SecondArrays& a,
+                                                   const SecondShared& row, int ring, int side, RowSpan span, int c) {
     float* to = a.grad_proj + row_at(span.first, a.B, MAMBA_PROJ) + MAMBA_XBC_COLUMN + c;
     RowInputs inputs;  // loaded two stages ago already: near
     load_inputs(&inputs, a, span, c);
@@ -115,7 +141,7 @@ static __device__ inline void convolution_gradient(ConvGradient* g, const RowTap
 }
 
 // Stage k convolves column c of chunk k again, lays dy and dC beside it, and takes chunk k - 2 back.
-static __device__ __forceinline__ void second_convolve(const BackArrays& a, BackShared* row, int c) {
+static __device__ __forceinline__ void second_convolve(const SecondArrays& a, SecondShared* row, int c) {
     const RowTaps taps = row_taps(a.conv_w, a.conv_b, c);
     RowInputs inputs;
     ConvGradient g = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}, 0.0f};
@@ -157,7 +183,7 @@ struct StepSums {
 
 // Gradients of a head's step sizes in a chunk.
 static __device__ inline void step_gradients(StepSums* sums, const StepTerms (*terms)[MAMBA_HEADS],
-                                             const BackArrays& a, RowSpan span, float rate, int head) {
+                                             const SecondArrays& a, RowSpan span, float rate, int head) {
     for (int i = span.n - 1; i >= 0; --i) {
         const StepTerms& at = terms[i][head];
         sums->log_decay += at.decayed;
@@ -171,7 +197,7 @@ static __device__ inline void step_gradients(StepSums* sums, const StepTerms (*t
 
 // The step sizes. Stage k: B C of chunk k - 1, eight threads a snapshot; terms of chunk k - 2, a thread a head of a
 // snapshot; running sums of chunk k - 3, a thread a head.
-static __device__ __forceinline__ void second_steps(const BackArrays& a, BackShared* row, int thread) {
+static __device__ __forceinline__ void second_steps(const SecondArrays& a, SecondShared* row, int thread) {
     const int i = thread % ROW_CHUNK, head = thread / ROW_CHUNK, lane = thread % MAMBA_LANES;
     const float a_log = a.a_log[head], rate = expf(a.a_log[lane]);
     StepSums sums = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -193,8 +219,9 @@ static __device__ __forceinline__ void second_steps(const BackArrays& a, BackSha
     parts[ROW_PART_A_LOG] = sums.a_log, parts[ROW_PART_SKIP] = sums.skip, parts[ROW_PART_DT] = sums.dt_bias;
 }
 
-static __device__ __forceinline__ void second_pass(const BackArrays& a, BackShared* row, int t) {
+static __device__ __forceinline__ void second_pass(const SecondArrays& a, SecondShared* row, int t) {
     const int scanner = t - MAMBA_XBC, stepper = scanner - 2 * BACK_SCANNERS;
+    if (t < MAMBA_HEADS) row->skip[t] = a.skip[t];
     if (scanner < 0) second_convolve(a, row, t);
     else if (stepper < 0) second_scan(a, row, scanner);
     else second_steps(a, row, stepper);

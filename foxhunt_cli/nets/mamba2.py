@@ -156,11 +156,14 @@ def backward(block: Block) -> list[Step]:
 
 
 def row_backward(block: Block) -> list[Step]:
-    """The same with one kernel between the products; the small gradients stay in parts for ``encoder_sum_parts``."""
-    takes = "proj s rstd conv_w conv_b dt_bias a_log skip norm_w grad grad_proj grad_c parts"
+    """The same with two kernels between the products; the small gradients stay in parts for ``encoder_sum_parts``."""
+    norm = "proj s rstd conv_w conv_b dt_bias a_log skip norm_w grad grad_proj grad_c parts"
+    scan = "proj s conv_w conv_b dt_bias a_log skip grad_y grad_c grad_proj parts"
+    names = _names(block)
     return [
         *_out_gradients(block),
-        _stage("mamba2_row_backward", takes, _names(block), BACKWARD),
+        _stage("mamba2_row_backward_norm", norm, names, BACKWARD),
+        _stage("mamba2_row_backward_scan", scan, names, BACKWARD),
         _in_gradient(block),
     ]
 
