@@ -159,7 +159,7 @@ def critic_step_equals_its_steps(trial: Trial) -> None:
             [
                 Stage("rl_noisy_backward", noisy | size),
                 *gradient_norm("grad_w_c51", f"HIDDEN_DIM*P*N_ACTIONS*{ATOMS}", "Q_GRAD_NORM_EMA"),
-                *learn.optimiser("critic"),
+                *learn.optimiser("critic").steps,
                 *per.update_priorities(capacity, rows),
                 *polyak(),
                 *divergence(),

@@ -8,6 +8,9 @@ from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import CHUNK
 from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.critic_rig import CriticRig
+from foxhunt_cli.pipeline import learn
+from foxhunt_cli.pipeline.stage import chosen
 
 PI, V, AUX, VSN, HEADS = 2, 3, 4, 0, 4
 # One Adam step in float32: sqrt, division and two products, each half an ulp of values of order 1.
@@ -133,6 +136,51 @@ def one_bad_update_is_skipped_and_training_goes_on(t: Trial) -> None:
     t.equal("first update", [0, 0, 1, 1, 1, 0], state["adam_step"])
     # Adam's first step is the rate times the sign of the gradient.
     t.close("moved by the rate", 1e-3, np.abs(state["params"] - before)[CHUNK:], 2e-6)
+
+
+@oracle("optim")
+def the_optimiser_in_two_kernels_equals_its_steps(t: Trial) -> None:
+    """Both spans, with and without clip, first and further passes: squares, moments and counts to the bit, parameters
+    too where nothing is clipped; norms are sums in another order."""
+    for span, cap in (("policy", 0.01), ("policy", 1e3), ("critic", 0.01)):
+        rigs = [CriticRig(t, 4, 5, 32) for _ in range(2)]
+        for rig, fusion in zip(rigs, ("none", "float32"), strict=True):
+            isv = rig.get("isv")
+            isv[number("GRAD_CLIP_NORM")], isv[number("LR_PI")], isv[number("LR_AUX")] = cap, 1e-3, 2e-3
+            rig.set("isv", isv)
+            rig.run(chosen([learn.optimiser(span, publish=True), learn.optimiser(span)], fusion))
+        steps, fused = rigs
+        for name in (f"chunk_square_{span}", "adam_step", f"fault_{span}"):
+            t.equal(f"{span}, cap {cap}: {name}", steps.get(name), fused.get(name))
+        clipped = span == "policy" and cap < 1.0
+        for name in ("params", "adam_m", "adam_v"):
+            t.close(f"{span}, cap {cap}: {name}", steps.get(name), fused.get(name), ADAM_TOLERANCE if clipped else 0.0)
+        for name in ("PI_GRAD_NORM_EMA", "BRANCH_GRAD_NORM_VSN", "BRANCH_GRAD_NORM_HEADS"):
+            t.close(f"{span}, cap {cap}: {name}", steps.slot(name), fused.slot(name), 1e-5)
+
+
+@oracle("optim")
+def the_optimiser_in_two_kernels_refuses_too(t: Trial) -> None:
+    """A gradient or a loss that is not finite: nothing moves, counts as the steps have them, the flag sticks."""
+    for span in ("policy", "critic"):
+        rigs = [CriticRig(t, 4, 5, 32) for _ in range(2)]
+        before = rigs[0].get("params")
+        for rig, fusion in zip(rigs, ("none", "float32"), strict=True):
+            good = rig.get("grads")
+            bad = good.copy()
+            bad[[3, 40, -40]] = np.nan
+            rig.set("grads", bad)
+            optimiser = chosen([learn.optimiser(span, publish=True)], fusion)
+            for _ in range(3):
+                rig.run(optimiser)
+            rig.set("grads", good)
+            rig.set("nonfinite_parts", [0, 1, 0, 0, 0, 0, 0, 0])
+            rig.run(optimiser)
+        for name in ("params", "adam_step", f"fault_{span}"):
+            t.equal(f"{span}: {name}", rigs[0].get(name), rigs[1].get(name))
+        t.equal(f"{span}: nothing moved", before, rigs[1].get("params"))
+        t.equal(f"{span}: count", rigs[0].slot("NONFINITE_COUNT"), rigs[1].slot("NONFINITE_COUNT"))
+        t.equal(f"{span}: sticky", 1, rigs[1].get(f"fault_{span}")[1])
 
 
 @oracle("optim")

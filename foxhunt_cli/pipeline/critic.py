@@ -127,7 +127,7 @@ def update(shape: Shape, number: int) -> Fused:
         c51.either_forward(batch),
         *c51.loss_and_backward(batch, number, path=path),
         *quantiles,
-        *learn.optimiser("critic"),
+        learn.optimiser("critic"),
         per.priorities(shape.capacity, shape.replay_batch),
         *target.polyak(),
         *(target.divergence() if number + 1 == shape.updates else ()),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import ModuleType
 
+from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets import encoder_full, encoder_mlp, policy, supervised
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.shape import Shape
@@ -101,25 +102,23 @@ def _pass(
         *heads,
         *encoder_lessons,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
-        *optimiser("policy", publish=not again),
+        optimiser("policy", publish=not again),
     ]
 
 
-def optimiser(span: str, *, publish: bool = False) -> list[Step]:
+def optimiser(span: str, *, publish: bool = False) -> Fused:
     """Norms, finite check, clip, Adam over one span of the parameter vector: "policy" (on-policy) or "critic".
 
     publish: the first update of the iteration, where the count of bad numbers starts anew.
     """
-    vectors, codes = ("params", "grads", "adam_m", "adam_v"), ("group_code", "branch_code", "encoder_code")
-    own = {name: f"{name}_{span}" for name in (*vectors, *codes, "chunk_square", "fault")}
-    size = {"n_chunks": f"N_{span.upper()}_CHUNKS"}
+    codes = ("group_code", "branch_code", "encoder_code")
+    takes = ("params", "grads", "adam_m", "adam_v", *codes, "chunk_square", "fault")
+    own = {name: f"{name}_{span}" for name in takes} | {"n_chunks": f"N_{span.upper()}_CHUNKS"}
     told = {"publish": str(int(publish)), "norms": str(int(span == "policy"))}
 
-    def stage(kernel: str, *takes: str, **scalars: str) -> Stage:
-        return Stage(kernel, {**{name: own[name] for name in takes}, **size, **scalars})
+    def stage(name: str) -> Stage:
+        known = {**own, **told}
+        return Stage(name, {p.name: known[p.name] for p in kernel(name).params if p.name in known})
 
-    return [
-        stage("rl_grad_chunk_squares", "grads", "chunk_square"),
-        stage("rl_grad_norms", "chunk_square", *codes, "fault", **told),
-        stage("rl_adam_step", "params", "grads", "adam_m", "adam_v", *codes),
-    ]
+    steps = tuple(map(stage, ("rl_grad_chunk_squares", "rl_grad_norms", "rl_adam_step")))
+    return Fused(tuple(map(stage, ("rl_span_squares", "rl_span_step"))), steps)
