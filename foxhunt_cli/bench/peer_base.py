@@ -7,8 +7,7 @@ It takes weights, data and numbers from an engine of ours. What it leaves out: `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from foxhunt_cli.bench import peer_account, peer_critic, peer_heads, peer_market, peer_replay, peer_weights
 from foxhunt_cli.bench.peer_account import Account, Moment, Quote
-from foxhunt_cli.bench.peer_adam import Adam
+from foxhunt_cli.bench.peer_adam import Adam, flatten
 from foxhunt_cli.bench.peer_critic import Batch, Draws
 from foxhunt_cli.bench.peer_encoder import Compiler, Encoder
 from foxhunt_cli.bench.peer_heads import Rows
@@ -55,7 +54,6 @@ class Iteration:
         """Of the last iteration: ``peer_heads.PARTS``, then C51 and IQN of its last update."""
         self.replay, self.tail = self.buffers()
         self.encoder = Encoder(compiled)
-        self._side = torch.cuda.Stream(to) if to.type == "cuda" else None
         self.draw_episodes, self.env_step = compiled(self._draw_episodes), compiled(self._env_step)
         self.ensemble, self.policy_loss = compiled(self._ensemble), compiled(self._policy_loss)
         self.sample, self.critic_loss = compiled(self._sample), compiled(self._critic_loss)
@@ -73,37 +71,21 @@ class Iteration:
         """C51 and IQN losses of each row of a batch."""
         raise NotImplementedError
 
-    @contextmanager
-    def beside(self) -> Iterator[None]:
-        """On a GPU, what is enqueued inside runs beside what follows it, until ``join``."""
-        if self._side is None:
-            yield
-            return
-        self._side.wait_stream(torch.cuda.current_stream(self.to))
-        with torch.cuda.stream(self._side):
-            yield
-
-    def join(self) -> None:
-        """What follows waits for what was put ``beside``."""
-        if self._side is not None:
-            torch.cuda.current_stream(self.to).wait_stream(self._side)
-
     def _load(self, engine: Engine, isv: np.ndarray, compiled: Compiler) -> None:
         layout = engine.layout
         policy, critic = peer_weights.spans(layout)
-        followed = [tensor.name for tensor in layout.tensors if tensor.target]
+        encoder = sum(tensor.encoder for tensor in layout.tensors)  # the first ones
 
         def load(names: Iterable[str], prefix: str = "") -> Weights:
             return peer_weights.load(engine.device, engine.arrays, names, self.to, prefix)
 
-        self.policy, self.critic, self.target = load(policy), load(critic), load(followed, "target_")
-        learned = {name: w for name, w in self.policy.items() if name != "w_context" or self.sizes.P > 1}
-        for weight in (*learned.values(), *self.critic.values()):
-            weight.requires_grad_()
-        rates, encoder = peer_weights.rates(layout, isv), sum(tensor.encoder for tensor in layout.tensors)
-        self.policy_adam = Adam(learned, rates, self.rules, compiled, clipped=encoder)
-        targets = {name: self.target[name] for name in self.critic}
-        self.critic_adam = Adam(self.critic, rates, self.rules, compiled, targets=targets)
+        held = load(policy)
+        still = {} if self.sizes.P > 1 else {"w_context": held.pop("w_context")}
+        rates = peer_weights.rates(layout, isv)
+        self.policy_adam = Adam(held, rates, self.rules, compiled, clipped=encoder)
+        targets, self.target = flatten(load(critic, "target_"))
+        self.critic_adam = Adam(load(critic), rates, self.rules, compiled, targets=targets)
+        self.policy, self.critic = {**self.policy_adam.weights, **still}, self.critic_adam.weights
         self.to_encoder = peer_heads.encoder_shares(self.sizes, self.rules, self.policy["b_heads"])
 
     def _draw_episodes(self, cursor: Tensor, start: Tensor, end: Tensor) -> None:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foxhunt_cli.bench import peer_critic, peer_heads, peer_replay
+from foxhunt_cli.bench import peer_critic, peer_heads, peer_replay, peer_weights
 from foxhunt_cli.bench.peer_account import Moment, Quote, block_of
+from foxhunt_cli.bench.peer_adam import flatten
 from foxhunt_cli.bench.peer_base import Iteration
 from foxhunt_cli.bench.peer_critic import Batch, Draws
 from foxhunt_cli.bench.peer_encoder import Compiler, H
@@ -24,6 +25,10 @@ class PathIteration(Iteration):
 
     def __init__(self, engine: Engine, isv: np.ndarray, updates: int, to: torch.device, compiled: Compiler) -> None:
         super().__init__(engine, isv, updates, to, compiled)
+        encoder = [tensor.name for tensor in engine.layout.tensors if tensor.encoder]
+        loaded = peer_weights.load(engine.device, engine.arrays, encoder, to, "target_")
+        self.followers, views = flatten(loaded)
+        self.target |= views
         self.window, self.settle, self.push = map(compiled, (self._window, self._settle, self._push))
 
     def buffers(self) -> tuple[peer_replay.Fields, peer_replay.Fields]:
@@ -42,14 +47,12 @@ class PathIteration(Iteration):
         with torch.no_grad():
             self.draw_episodes(self.cursor, self.start, self.end)
             x, gap, quotes = self.window(self.cursor, self.end)
-            with self.beside():
-                h_bar = self.encoder(self.target, x, gap, s.T + 1, learned=0)[: s.T]
+            h_bar = self.encoder(self.target, x, gap, s.T + 1, learned=0)[: s.T]
         h = self.encoder(self.policy, x, gap, s.T + 1, learned=s.K + s.T - 1)
         out = peer_heads.head_outputs(self.policy, h.flatten(0, 1), self.to_encoder)
         with torch.no_grad():
             acted = out.detach().unflatten(0, (s.T + 1, s.B))
             moments, account, context = self.play(acted[: s.T], quotes)
-            self.join()
             q = self.ensemble(h_bar.flatten(0, 1))
             rows = self.settle(out.detach(), moments, account.lots, context, q, self.cursor)
         self.update_policy(out[: s.T * s.B], rows)
@@ -101,5 +104,4 @@ class PathIteration(Iteration):
     def _follow(self) -> None:
         """The target encoder behind U updates: the encoder itself stands still in them, so they are one."""
         rate = 1.0 - (1.0 - self.rules.target_tau) ** self.sizes.U
-        pairs = [(self.target[n], w) for n, w in self.policy.items() if n in self.target]
-        torch._foreach_lerp_(*map(list, zip(*pairs, strict=True)), rate)
+        self.followers.lerp_(self.policy_adam.flat[: len(self.followers)], rate)

@@ -89,7 +89,7 @@ def test_pieces_traced_for_the_compiler_compute_the_same() -> None:
 
 def test_adam_is_torchs_adam_with_the_clip_and_the_followers() -> None:
     torch = pytest.importorskip("torch", reason=NEEDED)
-    from foxhunt_cli.bench.peer_adam import Adam
+    from foxhunt_cli.bench.peer_adam import Adam, flatten
     from foxhunt_cli.bench.peer_rules import Rules
     from foxhunt_cli.isv.seeds import seed_values
 
@@ -97,9 +97,9 @@ def test_adam_is_torchs_adam_with_the_clip_and_the_followers() -> None:
     torch.manual_seed(1)
     ours = {name: torch.randn(*shape) for name, shape in {"a": (3, 4), "b": (5,), "c": (2,)}.items()}
     theirs = {name: w.clone().requires_grad_() for name, w in ours.items()}
-    targets, followed = ({name: w.clone() for name, w in ours.items()} for _ in range(2))
+    (flat, targets), followed = flatten(ours), {name: w.clone() for name, w in ours.items()}
     rates = {"a": 1e-2, "b": 1e-2, "c": 3e-3}
-    adam = Adam(ours, rates, rules, lambda function: function, clipped=2, targets=targets)
+    adam = Adam(ours, rates, rules, lambda function: function, clipped=2, targets=flat)
     groups = [{"params": [theirs[name]], "lr": rate} for name, rate in rates.items()]
     reference = torch.optim.Adam(groups, eps=rules.adam_eps, betas=(rules.adam_beta1, rules.adam_beta2))
     for _ in range(5):
@@ -109,8 +109,9 @@ def test_adam_is_torchs_adam_with_the_clip_and_the_followers() -> None:
         torch.nn.utils.clip_grad_norm_([theirs["a"], theirs["b"]], 0.5)
         reference.step()
         adam.apply(grads)
-        followed = {name: w + rules.target_tau * (ours[name] - w) for name, w in followed.items()}
-    for name, w in ours.items():
+        now = {name: w.detach() for name, w in adam.weights.items()}
+        followed = {name: w + rules.target_tau * (now[name] - w) for name, w in followed.items()}
+    for name, w in now.items():
         torch.testing.assert_close(w, theirs[name].detach(), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(targets[name], followed[name])
 
