@@ -3,7 +3,7 @@
 #include "gates/gates.cuh"
 
 // rl_rollout_judged: environment step t of a row with both entry gates, behind the draw.
-// launch: threads B, block 8
+// launch: threads B, block 4
 // One thread a row. Parameters are those of the kernels that it stands for.
 // fuses: rl_action_begin, rl_gate_open, rl_confidence_gate, rl_frd_gate, rl_min_hold_check
 // fuses: rl_trail_mutate, rl_trail_stop_check, rl_drawdown_stop, rl_heat_cap, actions_to_market_targets, lobsim_fill

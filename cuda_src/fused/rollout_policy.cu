@@ -3,8 +3,8 @@
 #include "nets/policy.cuh"
 
 // rl_rollout_policy: all T environment steps of a row, each drawn from the policy.
-// launch: threads B, block 8
-// One thread a row; a block is a quarter of a warp, so that more rows wait for memory at once on different schedulers.
+// launch: threads B, block 4
+// One thread a row; a block is an eighth of a warp: rows take different ways, and few of them wait for each other.
 // Parameters are those of the kernels that it stands for, with all T steps. greedy as in rl_pi_action_kernel.
 // fuses: rl_pi_action_kernel, rl_action_begin, rl_min_hold_check, rl_trail_mutate, rl_trail_stop_check
 // fuses: rl_drawdown_stop, rl_heat_cap, actions_to_market_targets, lobsim_fill, extract_realized_pnl_delta

@@ -3,7 +3,7 @@
 #include "fused/rollout.cuh"
 
 // rl_rollout_signal: all T environment steps of a row, each by the side that a rule wants.
-// launch: threads B, block 8
+// launch: threads B, block 4
 // One thread a row. Parameters are those of the kernels that it stands for, with all T steps.
 // fuses: rl_signal_action, rl_action_begin, rl_min_hold_check, rl_trail_mutate, rl_trail_stop_check
 // fuses: rl_drawdown_stop, rl_heat_cap, actions_to_market_targets, lobsim_fill, extract_realized_pnl_delta

@@ -3,7 +3,7 @@
 #include "replay/replay.cuh"
 
 // rl_rollout_track: mids, peak and size of the open trade; an event record where a trade closed; all T steps.
-// launch: threads B, block 8
+// launch: threads B, block 4
 // fuses: rl_hindsight_track
 // updates: her_mid_ring, her_mids, her_entry, her_peak, her_side, her_lots, her_peak_birth
 // updates: her_peak_slot, closed_valid

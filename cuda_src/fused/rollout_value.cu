@@ -3,7 +3,7 @@
 #include "nets/policy.cuh"
 
 // rl_rollout_value: all T environment steps of a row, each by the critic's greatest value.
-// launch: threads B, block 8
+// launch: threads B, block 4
 // One thread a row. Parameters are those of the kernels that it stands for, with all T steps.
 // fuses: rl_q_action_kernel, rl_action_begin, rl_min_hold_check, rl_trail_mutate, rl_trail_stop_check
 // fuses: rl_drawdown_stop, rl_heat_cap, actions_to_market_targets, lobsim_fill, extract_realized_pnl_delta

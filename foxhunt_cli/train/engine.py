@@ -27,7 +27,7 @@ from foxhunt_cli.pipeline.build import build, kernels_of, names_of, slots_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
 from foxhunt_cli.pipeline.judging import judging
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Step
+from foxhunt_cli.pipeline.stage import Fusion, Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import hindsight
 from foxhunt_cli.train.shapes import n_step_of, shape_of
@@ -139,9 +139,14 @@ def build_engine(
     steps: Callable[[Shape], Sequence[Step]] = training,
     *,
     extra: Mapping[str, Any] | None = None,
+    fusion: Fusion | None = None,
 ) -> Engine:
-    """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column)."""
+    """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column).
+
+    fusion: which fused kernels run, where it is not for config and device to say.
+    """
     shape, dims = shape_of(config, device), dimensions(config, data)
+    shape = replace(shape, fusion=fusion) if fusion else shape
     if shape.fresh and data.n_snapshots < dims["FW"]:
         raise DataError(
             f"the training range has {data.n_snapshots:,} snapshots, replay_encoding = fresh encodes {dims['FW']} of "
