@@ -85,7 +85,7 @@ _FORWARD_ONLY = _Pass(
     "encoder_grad_x",
     (
         mamba2.forward_only("m1", INPUT, "encoder_grad_x", "encoder_grad_out"),
-        mamba2.forward_only("m2", HIDDEN, "encoder_grad_out", "encoder_grad_y"),
+        mamba2.forward_only("m2", HIDDEN, "encoder_grad_out", "encoder_grad_out"),  # adds to its input: the residual
     ),
     cfc.Cell("encoder_grad_x", "encoder_grad_out", "encoder_grad_proj", "encoder_grad_bc", "target_h", keep=False),
 )
@@ -120,12 +120,12 @@ def next_window_forward() -> list[Step | Fused]:
 
 def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step | Fused]:
     first, second = names.blocks
-    over = (names.all, names.size, prefix)
+    over, in_place = (names.all, names.size, prefix), first.out == second.out
     return [
         *vsn.forward(names.x, names.gate, names.selected, first.keep, *over),
         *mamba2.forward(first, *over),
-        *mamba2.forward(second, *over),
-        *mamba2.residual(first, second, names.size),
+        *mamba2.forward(second, *over, onto=in_place),
+        *(() if in_place else mamba2.residual(first, second, names.size)),
         *cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over),
     ]
 

@@ -113,8 +113,10 @@ SCRATCH = (
 """What forward-only passes and the backward of every block share."""
 
 
-def forward(block: Block, tokens: str, size: Mapping[str, str], prefix: str) -> list[Step | Fused]:
-    """block.input -> block.out. size: remap of the scalar W."""
+def forward(
+    block: Block, tokens: str, size: Mapping[str, str], prefix: str, *, onto: bool = False
+) -> list[Step | Fused]:
+    """block.input -> block.out. size: remap of the scalar W. onto: added to what block.out holds."""
     names, tag = _names(block, prefix), block.tag
     source, proj = rows(block.input, block.width, tokens), rows(block.proj, PROJ, tokens)
     w_out = weights(f"{prefix}w_{tag}_out", HIDDEN, HIDDEN)
@@ -129,7 +131,7 @@ def forward(block: Block, tokens: str, size: Mapping[str, str], prefix: str) -> 
     return [
         Matmul(f"{tag} in", source, weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
         Fused((fused,), steps),
-        Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens)),
+        Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens), accumulate=onto),
     ]
 
 
