@@ -1,36 +1,46 @@
 // The CfC cell backward in time over all snapshots in one launch (formulas: nets/cfc.cu).
 //
-// Thread mapping: cfc_sequence.cuh. The gradient warps (four, a pair a tile, a warp for 16 of the block's units) hold
-// the gradient of h. A snapshot of a tile, from the last that carries gradient down to the first:
-//   1. gradient warps: gradients of the four gates of their units, into the block's own tile and to device memory;
-//   2. product warps (eight, 16 units of u each): the share that this block's 128 gate columns have in the gradient of
-//      u, sent to the block that owns the units;
-//   3. gradient warps: add the four shares in the order of the blocks, go through the backbone's tanh, send the result
-//      to all four blocks, and store it;
-//   4. gradient warps: wait for all 128 units, multiply by their rows of the recurrent weights: the gradient of h one
-//      snapshot before.
-// Operands are TF32, rounded once by their sender; shares, and everything stored, are float32.
+// Thread mapping: cfc_sequence.cuh; the gradient d of h after a snapshot stays with the warp that owns the units. A
+// snapshot, from the last that carries gradient down to the first, is two products with a barrier behind each operand:
+//   1. gradients of the four gates, from d; they are stored, and go into a tile of 512 inputs;
+//   2. times the gates' weights: the gradient of u; through the backbone's tanh; stored, and into a tile of 128 inputs;
+//   3. times the recurrent weights: d of the snapshot before, to which the heads' gradient is added.
+// Gradients become halves after scaling by a power of two, one for each row and snapshot, that takes the largest of |d|
+// of the snapshot behind and of the heads' gradient of this one to 1/8 .. 1/4. So a step may grow d by 2^18 before a
+// half overflows (to infinity, which the update then refuses), and what is lost at the small end is below 2^-21 of the
+// largest. A scale is exact, and taken out of the sums again. NaN and infinity pass through.
 #include "cuda_only/cfc_sequence.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define CFC_GATE_TILE (4 * CFC_TILE)             // words of a tile of 512 inputs
+#define CFC_WARPS (CFC_THREADS / 32)
+#define CFC_LARGEST (CFC_COLUMNS * CFC_WARPS)    // largest of each column by each warp
+#define CFC_BACK_WORDS (CFC_GATE_TILE + CFC_TILE + 2 * CFC_LARGEST)  // of a tile
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 struct CfcBackward {
     const float *grad_h, *gap, *u, *w_backbone, *w_gates;
     float *gates, *pre;
     int W, T, B;
-    float* tiles;  // of gate gradients, shares, gradients before the tanh, for each tile of the cluster
-    unsigned long long *gates_ready, *shares_ready, *pre_ready;  // a barrier a tile
-
-    __device__ __forceinline__ float* gates_tile(int i) const { return tiles + 3 * i * CFC_TILE; }
-    __device__ __forceinline__ float* shares(int i) const { return tiles + (3 * i + 1) * CFC_TILE; }
-    __device__ __forceinline__ float* pre_tile(int i) const { return tiles + (3 * i + 2) * CFC_TILE; }
 };
 
-// What a gradient warp reads of a snapshot ahead of its use: units 2 g and 2 g + 1 of rows 2 t and 2 t + 1.
-struct CfcKept {
-    float2 f[2], g[2], blend[2], grad[2];
-    float gap[2];
+// A power of two and its reciprocal.
+struct CfcScale {
+    float up, down;
 };
+
+// Of the largest's exponent; one that is 0, denormal, infinite or NaN is treated as the nearest that is none of these.
+static __device__ __forceinline__ CfcScale scale_of(float largest) {
+    int exponent = (int)(__float_as_uint(largest) >> 23);
+    exponent = exponent < 1 ? 1 : (exponent > 250 ? 250 : exponent);
+    return {__uint_as_float((unsigned int)(251 - exponent) << 23), __uint_as_float((unsigned int)(exponent + 3) << 23)};
+}
+
+// max |a|, |b|; NaN wins.
+static __device__ __forceinline__ float larger(float a, float b) {
+    const unsigned int x = __float_as_uint(a) & 0x7FFFFFFFu, y = __float_as_uint(b) & 0x7FFFFFFFu;
+    return __uint_as_float(x > y ? x : y);
+}
 
 // Gradients before the gates' nonlinearities, from the gradient d of h after the snapshot.
 static __device__ __forceinline__ void gate_gradients(float d, float f, float g, float blend, float gap, float* out) {
@@ -41,168 +51,182 @@ static __device__ __forceinline__ void gate_gradients(float d, float f, float g,
     out[3] = d_offset;
 }
 
-// The gradient warps: of the half 0 or 1 of the block's units, tiles stream, stream + 2, ...
-struct CfcGradientWarp {
+// du / dv of the scaled tanh as a function of u: 2/3 1.7159 (1 - (u / 1.7159)^2).
+static __device__ __forceinline__ float backbone_slope(float u) {
+    return fmaf(-u * (CFC_SLOPE / CFC_AMPLITUDE), u, CFC_SLOPE * CFC_AMPLITUDE);
+}
+
+// What step 1 reads of a snapshot, ahead of its use: the lane's two units of its rows. before: grad one earlier.
+template <int ROWS>
+struct CfcKept {
+    float2 f[ROWS], g[ROWS], blend[ROWS], grad[ROWS], before[ROWS];
+    float gap[ROWS];
+};
+
+template <int ROWS>
+struct CfcBackwardWarp {
     const CfcBackward& p;
-    const CfcCluster& c;
-    const int half, stream, g, t, unit;
-    CfcWeights weights;
+    const CfcLane<ROWS> lane;
+    unsigned int* const memory;
+    CfcWeights<1, 32> gate;
+    CfcWeights<1, 8> backbone;
+    CfcKept<ROWS> next;
+    float2 next_u[ROWS];
 
-    __device__ __forceinline__ CfcGradientWarp(const CfcBackward& p, const CfcCluster& c, int half, int stream)
-        : p(p), c(c), half(half), stream(stream), g((threadIdx.x & 31) >> 2), t(threadIdx.x & 3),
-          unit(c.rank * CFC_OWN + half * 16 + 2 * g) {
-        weights.load(p.w_backbone + (HIDDEN_DIM + unit) * HIDDEN_DIM + 4 * t, 1, HIDDEN_DIM, 16, 32);
+    __device__ __forceinline__ CfcBackwardWarp(const CfcBackward& p, int tiles, unsigned int* memory)
+        : p(p), lane(tiles, p.B), memory(memory) {
+        read_rows(gate, p.w_gates + lane.unit * CFC_GATES + 8 * lane.t, CFC_GATES);
+        read_rows(backbone, p.w_backbone + (HIDDEN_DIM + lane.unit) * HIDDEN_DIM + 8 * lane.t, HIDDEN_DIM);
     }
 
-    __device__ __forceinline__ bool arms() const { return half == 0 && (threadIdx.x & 31) == 0; }
-    __device__ __forceinline__ int row(int i, int n) const { return c.first_row + i * CFC_ROWS + 2 * t + n; }
-    __device__ __forceinline__ long long token(int w, int i, int n) const { return (long long)w * p.B + row(i, n); }
-    __device__ __forceinline__ bool inside(int w, int i, int n) const { return w >= 0 && row(i, n) < p.B; }
+    // Rows of the lane's two units, `width` floats long: units are outputs here, inputs are neighbours.
+    template <int STEPS>
+    static __device__ __forceinline__ void read_rows(CfcWeights<1, STEPS>& weights, const float* w, int width) {
+#pragma unroll
+        for (int s = 0; s < STEPS; ++s) {
+            const float4 a = *(const float4*)(w + weights.input(s)), b = *(const float4*)(w + width + weights.input(s));
+            weights.set(0, s, {a.x, a.y, a.z, a.w}, {b.x, b.y, b.z, b.w});
+        }
+    }
 
-    __device__ __forceinline__ void fetch(CfcKept& kept, int w, int i) const {
+    __device__ __forceinline__ unsigned int* gate_tile(int i) const { return memory + i * CFC_BACK_WORDS; }
+    __device__ __forceinline__ unsigned int* pre_tile(int i) const { return gate_tile(i) + CFC_GATE_TILE; }
+    __device__ __forceinline__ float* largest(int w, int i) const {
+        return (float*)(pre_tile(i) + CFC_TILE + (w & 1) * CFC_LARGEST);
+    }
+
+    __device__ __forceinline__ float2 heads(int w, int i, int n) const {
         const int behind = w - (p.W - 1 - p.T);
+        return read_pair(p.grad_h + lane.at(behind, i, n, HIDDEN_DIM), behind >= 0 && w >= 0 && lane.inside(i, n));
+    }
+
+    __device__ __forceinline__ void fetch(int w, int i, int n) {
+        const bool in = w >= 0 && lane.inside(i, n);
+        const float* gates = p.gates + lane.at(w, i, n, CFC_GATES);
+        next.f[n] = read_pair(gates + CFC_F, in);
+        next.g[n] = read_pair(gates + CFC_G, in);
+        next.blend[n] = read_pair(gates + CFC_RATE, in);
+        next.grad[n] = heads(w, i, n);
+        next.before[n] = heads(w - 1, i, n);
+        next.gap[n] = in ? p.gap[(long long)w * p.B + lane.row(i, n)] : 0.0f;
+    }
+
+    __device__ __forceinline__ void fetch_u(int w, int i) {
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-            const bool in = inside(w, i, n);
-            const float* gate = p.gates + token(w, i, n) * CFC_GATES + unit;
-            kept.f[n] = read_pair(gate + CFC_F, in);
-            kept.g[n] = read_pair(gate + CFC_G, in);
-            kept.blend[n] = read_pair(gate + CFC_RATE, in);
-            kept.grad[n] = read_pair(p.grad_h + token(behind, i, n) * HIDDEN_DIM + unit, in && behind >= 0);
-            kept.gap[n] = in ? p.gap[token(w, i, n)] : 0.0f;
+        for (int n = 0; n < ROWS; ++n) {
+            next_u[n] = read_pair(p.u + lane.at(w, i, n, HIDDEN_DIM), w >= 0 && lane.inside(i, n));
         }
     }
 
-    // 4. (of the snapshot behind) and 1. for one tile.
-    __device__ __forceinline__ void gates(const CfcKept& kept, int w, int i) const {
-        float carry[4] = {};
-        if (w < p.W - 2) {
-            wait_tile(p.pre_ready + i, p.W - 3 - w, arms());
-            weights.times(p.pre_tile(i), carry);
-        }
+    // Leaves the warp's largest for the scale of snapshot w: a lane gives those of its own rows.
+    __device__ __forceinline__ void leave_largest(int w, int i, const float (&own)[ROWS]) const {
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
+        for (int n = 0; n < ROWS; ++n) {
+            float most = own[n];
+#pragma unroll
+            for (int other = 4; other < 32; other *= 2) most = larger(most, __shfl_xor_sync(~0u, most, other));
+            if (lane.g == 0) largest(w, i)[(2 * lane.t + n) * CFC_WARPS + lane.warp] = most;
+        }
+    }
+
+    __device__ __forceinline__ CfcScale scale(int w, int i, int n) const {
+        const float4* row = (const float4*)(largest(w, i) + (2 * lane.t + n) * CFC_WARPS);
+        const float4 a = row[0], b = row[1];
+        return scale_of(larger(larger(larger(a.x, a.y), larger(a.z, a.w)), larger(larger(b.x, b.y), larger(b.z, b.w))));
+    }
+
+    // 3. of the snapshot behind, then 1., for tile i.
+    __device__ __forceinline__ void do_gates(int w, int i) {
+        const bool more = i + 1 < lane.count;
+        float carry[1][4] = {};
+        if (w < p.W - 2) backbone.template times<4>(pre_tile(i), carry);
+        float most[ROWS];
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) {
+            const CfcScale by = scale(w, i, n);
+            const float2 f = next.f[n], g = next.g[n], blend = next.blend[n];
+            const float d0 = carry[0][n] * by.down + next.grad[n].x, d1 = carry[0][2 + n] * by.down + next.grad[n].y;
+            most[n] = larger(larger(d0, d1), larger(next.before[n].x, next.before[n].y));
             float a[4], b[4];
-            gate_gradients(carry[n] + kept.grad[n].x, kept.f[n].x, kept.g[n].x, kept.blend[n].x, kept.gap[n], a);
-            gate_gradients(carry[2 + n] + kept.grad[n].y, kept.f[n].y, kept.g[n].y, kept.blend[n].y, kept.gap[n], b);
+            gate_gradients(d0, f.x, g.x, blend.x, next.gap[n], a);
+            gate_gradients(d1, f.y, g.y, blend.y, next.gap[n], b);
+            fetch(more ? w : w - 1, more ? i + 1 : 0, n);
 #pragma unroll
-            for (int gate = 0; gate < 4; ++gate) {
-                float* to = p.gates_tile(i) + tile_place(2 * gate + half, g >> 1, 2 * t + n) + 2 * (g & 1);
-                *(uint2*)to = make_uint2(to_tf32(a[gate]), to_tf32(b[gate]));
-            }
-            if (!inside(w, i, n)) continue;
+            for (int k = 0; k < 4; ++k) lane.put(gate_tile(i), k * (HIDDEN_DIM / 32), n, a[k] * by.up, b[k] * by.up);
+            if (!lane.inside(i, n)) continue;
 #pragma unroll
-            for (int gate = 0; gate < 4; ++gate) {
-                *(float2*)(p.gates + token(w, i, n) * CFC_GATES + gate * HIDDEN_DIM + unit) = make_float2(a[gate], b[gate]);
-            }
+            for (int k = 0; k < 4; ++k) write_pair(p.gates + lane.at(w, i, n, CFC_GATES) + k * HIDDEN_DIM, a[k], b[k]);
         }
-        __syncwarp();
-        if ((threadIdx.x & 31) == 0) barrier_arrive(p.gates_ready + i);
+        leave_largest(w - 1, i, most);
     }
 
-    // 3. for one tile. u: of the snapshot, rows 2 t and 2 t + 1.
-    __device__ __forceinline__ void backbone(const float2* u, int w, int i) const {
-        wait_tile(p.shares_ready + i, p.W - 2 - w, arms());
-        const float* from = p.shares(i) + half * CFC_GROUP + 4 * (threadIdx.x & 31);
-        float4 sum = *(const float4*)from;
+    // 2. for tile i. The operand of 3. is scaled for the snapshot before.
+    __device__ __forceinline__ void do_backbone(int w, int i) {
+        float2 u[ROWS];
 #pragma unroll
-        for (int r = 1; r < CFC_BLOCKS; ++r) {
-            const float4 share = *(const float4*)(from + 2 * r * CFC_GROUP);
-            sum.x += share.x, sum.y += share.y, sum.z += share.z, sum.w += share.w;
-        }
-        const float first[2] = {sum.x, sum.y}, second[2] = {sum.z, sum.w};
+        for (int n = 0; n < ROWS; ++n) u[n] = next_u[n];
+        const bool more = i + 1 < lane.count;
+        fetch_u(more ? w : w - 1, more ? i + 1 : 0);
+        float d[1][4];
+        gate.template times<4>(gate_tile(i), d);
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-            const float a = first[n] * (CFC_SLOPE * CFC_AMPLITUDE * tanh_slope(u[n].x / CFC_AMPLITUDE));
-            const float b = second[n] * (CFC_SLOPE * CFC_AMPLITUDE * tanh_slope(u[n].y / CFC_AMPLITUDE));
-            if (w > 0) c.broadcast(p.pre_tile(i) + tile_place(unit / 16, g >> 1, 2 * t + n) + 2 * (g & 1), p.pre_ready + i, a, b);
-            if (inside(w, i, n)) *(float2*)(p.pre + token(w, i, n) * HIDDEN_DIM + unit) = make_float2(a, b);
+        for (int n = 0; n < ROWS; ++n) {
+            const float down = scale(w, i, n).down, up = scale(w - 1, i, n).up;
+            const float a = d[0][n] * down * backbone_slope(u[n].x);
+            const float b = d[0][2 + n] * down * backbone_slope(u[n].y);
+            lane.put(pre_tile(i), 0, n, a * up, b * up);
+            if (lane.inside(i, n)) write_pair(p.pre + lane.at(w, i, n, HIDDEN_DIM), a, b);
         }
     }
 
-    __device__ __forceinline__ void run() const {
-        CfcKept next;
-        float2 next_u[2];
-        auto fetch_u = [&](int w, int i) {
+    __device__ __forceinline__ void run() {
+        const int last = p.W - 2;
+        for (int i = 0; i < lane.count; ++i) {
+            float most[ROWS];
 #pragma unroll
-            for (int n = 0; n < 2; ++n) next_u[n] = read_pair(p.u + token(w, i, n) * HIDDEN_DIM + unit, inside(w, i, n));
-        };
-        if (stream >= c.count) return;
-        fetch(next, p.W - 2, stream);
-        fetch_u(p.W - 2, stream);
-        for (int w = p.W - 2; w >= 0; --w) {
-            for (int i = stream; i < c.count; i += CFC_STREAMS) {
-                const CfcKept kept = next;
-                const bool more = i + CFC_STREAMS < c.count;
-                fetch(next, more ? w : w - 1, more ? i + CFC_STREAMS : stream);
-                gates(kept, w, i);
+            for (int n = 0; n < ROWS; ++n) {
+                const float2 grad = heads(last, i, n);
+                most[n] = larger(grad.x, grad.y);
             }
-            for (int i = stream; i < c.count; i += CFC_STREAMS) {
-                const float2 u[2] = {next_u[0], next_u[1]};
-                const bool more = i + CFC_STREAMS < c.count;
-                fetch_u(more ? w : w - 1, more ? i + CFC_STREAMS : stream);
-                backbone(u, w, i);
-            }
+            leave_largest(last, i, most);
+        }
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) fetch(last, 0, n);
+        fetch_u(last, 0);
+        __syncthreads();
+        for (int w = last; w >= 0; --w) {
+            for (int i = 0; i < lane.count; ++i) do_gates(w, i);
+            __syncthreads();
+            for (int i = 0; i < lane.count; ++i) do_backbone(w, i);
+            __syncthreads();
         }
     }
 };
 
-// 2.: units [16 warp, 16 warp + 16) of u, from the block's own gate columns; block warp / 2 owns them.
-static __device__ __forceinline__ void product_warp(const CfcBackward& p, const CfcCluster& c, int warp) {
-    const int lane = threadIdx.x & 31, unit = 16 * warp + 2 * (lane >> 2);
-    CfcWeights weights;
-    weights.load(p.w_gates + unit * CFC_GATES + c.rank * CFC_OWN + 4 * (lane & 3), 1, CFC_GATES, 16, HIDDEN_DIM);
-    cluster_wait();
-    const unsigned int owner = cluster_window(p.tiles, warp / 2);
-    for (int step = 0; step < p.W - 1; ++step) {
-        for (int i = 0; i < c.count; ++i) {
-            barrier_wait(p.gates_ready + i, step & 1);
-            float share[4];
-            weights.times(p.gates_tile(i), share);
-            const float* to = p.shares(i) + (2 * c.rank + (warp & 1)) * CFC_GROUP + 4 * lane;
-            send(shared_address(to) + owner, shared_address(p.shares_ready + i) + owner, share);
-        }
-    }
-}
-
-static __device__ __forceinline__ void sequence_backward(CfcBackward p, int tiles) {
-    extern __shared__ __align__(16) float memory[];
-    __shared__ unsigned long long ready[3][CFC_TILES];
-    p.tiles = memory, p.gates_ready = ready[0], p.shares_ready = ready[1], p.pre_ready = ready[2];
-    if (threadIdx.x < 3 * CFC_TILES) {
-        const bool own = threadIdx.x < CFC_TILES;  // both gradient warps of a tile arrive; the others count messages
-        unsigned long long* barrier = ready[0] + threadIdx.x;
-        barrier_init(barrier, own ? 2 : 1);
-        if (!own) barrier_expect(barrier, CFC_TILE_BYTES);
-        barrier_publish();
-    }
-    cluster_arrive();  // the roles wait for it, behind the loading of their weights
-    const CfcCluster c(memory, tiles, p.B);
-    const int warp = threadIdx.x / 32, other = warp - CFC_WIDE_WARPS;
-    if (other < 0) {
-        product_warp(p, c, warp);
-    } else {
-        const CfcGradientWarp role(p, c, other & 1, other >> 1);
-        cluster_wait();
-        role.run();
-    }
+template <int ROWS>
+static __device__ __forceinline__ void sequence_backward(const CfcBackward& p, int tiles) {
+    extern __shared__ __align__(16) unsigned int memory[];
+    clear_tiles(memory, CFC_BACK_WORDS * tiles);
+    CfcBackwardWarp<ROWS>(p, tiles, memory).run();
 }
 
 #endif
 
 // cfc_sequence_backward: all snapshots that carry gradient, from the last to the first.
-// launch: blocks 4*((B + 8*tiles - 1)/(8*tiles)), block 384, shared 12288*tiles
+// launch: blocks (B + rows*tiles - 1)/(rows*tiles), block 256, shared 10752*tiles
 // updates: gates
 // fuses: cfc_gates_backward, cfc_backbone_backward
 // grad_h [T+1, B, 128]: from the heads, slices 0..T-1 are read; gap [W, B]; u [W, B, 128]; w_cfc_backbone [256, 128],
 // its lower half is used; w_cfc_gates [128, 512]; gates [W, B, 512]: f, g, blend; becomes the gradient of the gate
 // product, its four parts; pre [W, B, 128]: the gradient before the backbone's tanh. Of gates and pre snapshots
-// 0..W-2 are written. tiles: 1 to 16 tiles of eight rows a cluster.
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(384, 1) cfc_sequence_backward(
+// 0..W-2 are written. rows: of a tile, 4 or 8; tiles: of a block.
+extern "C" __global__ void __launch_bounds__(256, 1) cfc_sequence_backward(
     const float* __restrict__ grad_h, const float* __restrict__ gap, const float* __restrict__ u,
     const float* __restrict__ w_cfc_backbone, const float* __restrict__ w_cfc_gates, float* __restrict__ gates,
-    float* __restrict__ pre, int W, int T, int B, int tiles) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    sequence_backward({grad_h, gap, u, w_cfc_backbone, w_cfc_gates, gates, pre, W, T, B}, tiles);
+    float* __restrict__ pre, int W, int T, int B, int rows, int tiles) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    const CfcBackward p = {grad_h, gap, u, w_cfc_backbone, w_cfc_gates, gates, pre, W, T, B};
+    if (rows == 4) sequence_backward<1>(p, tiles);
+    else sequence_backward<2>(p, tiles);
 #endif
 }

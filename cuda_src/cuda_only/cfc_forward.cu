@@ -1,153 +1,185 @@
 // The CfC cell over all snapshots in one launch (formulas: nets/cfc.cu): forward, with and without keeping.
 //
-// Thread mapping: cfc_sequence.cuh. A snapshot of a tile passes through the block twice. The backbone warps (four, a
-// pair a tile) wait for h, multiply it by the recurrent half of the backbone, add `pre` and send u to all four blocks.
-// The gate warps (eight, each four units with their gates) wait for u, multiply, and send h to all blocks.
-// u and h go into the products as TF32, rounded once by their sender; what is stored is float32.
+// Thread mapping: cfc_sequence.cuh. A snapshot is two products with a barrier behind each: h times the recurrent half
+// of the backbone gives u, u times the gates' weights gives h. What is stored is float32; u and h go into the products
+// as halves, rounded once.
 #include "cuda_only/cfc_sequence.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 struct CfcForward {
     const float *pre, *w_backbone, *b_backbone, *w_gates, *b_gates, *gap;
     float *u, *gates, *states, *h;
     int W, T, B;
-    float* tiles;                           // of h, then of u, for each tile of the cluster
-    unsigned long long *h_ready, *u_ready;  // a barrier a tile
-
-    __device__ __forceinline__ float* h_tile(int i) const { return tiles + 2 * i * CFC_TILE; }
-    __device__ __forceinline__ float* u_tile(int i) const { return tiles + (2 * i + 1) * CFC_TILE; }
 };
 
-// u of 16 units: half 0 or 1 of the block's own. Lane 4 g + t does units 2 g and 2 g + 1 of rows 2 t and 2 t + 1.
-template <bool KEEP>
-static __device__ __forceinline__ void backbone_warp(const CfcForward& p, const CfcCluster& c, int half, int stream) {
-    const int lane = threadIdx.x & 31, g = lane >> 2, t = lane & 3;
-    const int unit = c.rank * CFC_OWN + half * 16 + 2 * g, width = 16 * HIDDEN_DIM;
-    CfcWeights weights;
-    weights.load(p.w_backbone + (HIDDEN_DIM + 4 * t) * HIDDEN_DIM + unit, HIDDEN_DIM, 1, width, 2 * width);
-    const float bias[2] = {p.b_backbone[unit], p.b_backbone[unit + 1]};
-    cluster_wait();
-    float2 next[2];
-    auto fetch = [&](int w, int i) {
+template <bool KEEP, int ROWS>
+struct CfcForwardWarp {
+    const CfcForward& p;
+    const CfcLane<ROWS> lane;
+    CfcWeights<1, 8> backbone;
+    CfcWeights<4, 8> gate;  // f and g of the lane's first unit, rate and offset of it; the same of the second
+    float b_backbone[2], b_gate[2][4];
+    float2 next_pre[ROWS];  // of the next snapshot and tile: loaded ahead of their use
+    float next_gap[ROWS];
+
+    __device__ __forceinline__ CfcForwardWarp(const CfcForward& p, int tiles) : p(p), lane(tiles, p.B) {
+        const int first = 8 * lane.t;
 #pragma unroll
-        for (int n = 0; n < 2; ++n) {
-            const int row = c.first_row + i * CFC_ROWS + 2 * t + n;
-            next[n] = read_pair(p.pre + ((long long)w * p.B + row) * HIDDEN_DIM + unit, row < p.B && w < p.W);
+        for (int s = 0; s < 8; ++s) {
+            float v[2][4];
+            const int input = HIDDEN_DIM + first + backbone.input(s);
+            read_inputs(p.w_backbone + input * HIDDEN_DIM + lane.unit, HIDDEN_DIM, v);
+            backbone.set(0, s, v[0], v[1]);
+            float gates[4][2][4];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const float* w = p.w_gates + (first + gate.input(s)) * CFC_GATES + k * HIDDEN_DIM + lane.unit;
+                read_inputs(w, CFC_GATES, gates[k]);
+            }
+#pragma unroll
+            for (int unit = 0; unit < 2; ++unit) {
+                gate.set(2 * unit, s, gates[0][unit], gates[1][unit]);
+                gate.set(2 * unit + 1, s, gates[2][unit], gates[3][unit]);
+            }
         }
-    };
-    if (stream < c.count) fetch(0, stream);
-    for (int w = 0; w < p.W; ++w) {
-        for (int i = stream; i < c.count; i += CFC_STREAMS) {
-            const float2 pre[2] = {next[0], next[1]};
-            if (i + CFC_STREAMS < c.count) fetch(w, i + CFC_STREAMS);
-            else fetch(w + 1, stream);
-            float v[4] = {};
-            if (w > 0) {
-                wait_tile(p.h_ready + i, w - 1, half == 0 && lane == 0);
-                weights.times(p.h_tile(i), v);
-            }
 #pragma unroll
-            for (int n = 0; n < 2; ++n) {
-                const int row = c.first_row + i * CFC_ROWS + 2 * t + n;
-                const float a = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].x + v[n] + bias[0]));
-                const float b = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].y + v[2 + n] + bias[1]));
-                c.broadcast(p.u_tile(i) + tile_place(unit / 16, g >> 1, 2 * t + n) + 2 * (g & 1), p.u_ready + i, a, b);
-                if (KEEP && row < p.B) {
-                    *(float2*)(p.u + ((long long)w * p.B + row) * HIDDEN_DIM + unit) = make_float2(a, b);
-                }
-            }
+        for (int unit = 0; unit < 2; ++unit) {
+            b_backbone[unit] = p.b_backbone[lane.unit + unit];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) b_gate[unit][k] = p.b_gates[k * HIDDEN_DIM + lane.unit + unit];
+        }
+        fetch_pre(0, 0);
+        fetch_gap(0, 0);
+    }
+
+    // Weights of four inputs, rows `width` apart, for the lane's two units.
+    static __device__ __forceinline__ void read_inputs(const float* w, int width, float (&v)[2][4]) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const float2 pair = read_pair(w + k * width, true);
+            v[0][k] = pair.x, v[1][k] = pair.y;
         }
     }
-}
 
-// Gates and h of four units. Lane 4 g + t multiplies for unit g / 2 of rows 2 t and 2 t + 1: f and rate where g is
-// even, g and offset where it is odd. The two lanes then swap, and each finishes one of the rows.
-template <bool KEEP>
-static __device__ __forceinline__ void gate_warp(const CfcForward& p, const CfcCluster& c, int warp) {
-    const int lane = threadIdx.x & 31, t = lane & 3, odd = (lane >> 2) & 1;
-    const int unit = c.rank * CFC_OWN + warp * 4 + (lane >> 3), column = 2 * t + odd, width = 16 * CFC_GATES;
-    CfcWeights weights;
-    weights.load(p.w_gates + 4 * t * CFC_GATES + (odd ? CFC_G : CFC_F) + unit, CFC_GATES, CFC_RATE, width, 2 * width);
-    const float* bias = p.b_gates + unit;
-    const float b_f = bias[CFC_F], b_g = bias[CFC_G], b_rate = bias[CFC_RATE], b_offset = bias[CFC_OFFSET];
-    cluster_wait();
-    for (int w = 0; w < p.W; ++w) {
+    __device__ __forceinline__ void fetch_pre(int w, int i) {
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) {
+            next_pre[n] = read_pair(p.pre + lane.at(w, i, n, HIDDEN_DIM), w < p.W && lane.inside(i, n));
+        }
+    }
+
+    __device__ __forceinline__ void fetch_gap(int w, int i) {
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) {
+            next_gap[n] = w < p.W && lane.inside(i, n) ? p.gap[(long long)w * p.B + lane.row(i, n)] : 0.0f;
+        }
+    }
+
+    // u of snapshot w, tile i.
+    __device__ __forceinline__ void do_backbone(int w, int i, const unsigned int* h_tile, unsigned int* u_tile) {
+        float2 pre[ROWS];
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) pre[n] = next_pre[n];
+        const bool more = i + 1 < lane.count;
+        fetch_pre(more ? w : w + 1, more ? i + 1 : 0);
+        float v[1][4] = {};
+        if (w > 0) backbone.template times<4>(h_tile, v);
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) {
+            const float a = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].x + v[0][n] + b_backbone[0]));
+            const float b = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].y + v[0][2 + n] + b_backbone[1]));
+            lane.put(u_tile, 0, n, a, b);
+            if (KEEP && lane.inside(i, n)) write_pair(p.u + lane.at(w, i, n, HIDDEN_DIM), a, b);
+        }
+    }
+
+    // Gates and h of snapshot w, tile i.
+    __device__ __forceinline__ void do_gates(int w, int i, const unsigned int* u_tile, unsigned int* h_tile) {
+        float gap[ROWS];
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) gap[n] = next_gap[n];
+        const bool more = i + 1 < lane.count;
+        fetch_gap(more ? w : w + 1, more ? i + 1 : 0);
+        float d[4][4];
+        gate.template times<1>(u_tile, d);
         const int behind = w - (p.W - 1 - p.T);
-        for (int i = 0; i < c.count; ++i) {
-            const int row = c.first_row + i * CFC_ROWS + column;
-            const long long token = (long long)w * p.B + row;
-            const float gap = row < p.B ? p.gap[token] : 0.0f;
-            wait_tile(p.u_ready + i, w, warp == 0 && lane == 0);
-            float d[4];
-            weights.times(p.u_tile(i), d);
-            const float near = __shfl_xor_sync(~0u, odd ? d[0] : d[1], 4), far = __shfl_xor_sync(~0u, odd ? d[2] : d[3], 4);
-            const float f = lanes_tanh((odd ? near : d[0]) + b_f), g = lanes_tanh((odd ? d[1] : near) + b_g);
-            const float rate = (odd ? far : d[2]) + b_rate, offset = (odd ? d[3] : far) + b_offset;
-            const float blend = lanes_sigmoid(fmaf(-rate, gap, offset));
-            const float next = fmaf(f - g, blend, g);
-            if (w + 1 < p.W) {
-                c.broadcast(p.h_tile(i) + tile_place(unit / 16, warp & 3, column) + (lane >> 3), p.h_ready + i, next);
+#pragma unroll
+        for (int n = 0; n < ROWS; ++n) {
+            float f[2], g[2], blend[2], next[2];
+#pragma unroll
+            for (int unit = 0; unit < 2; ++unit) {
+                f[unit] = lanes_tanh(d[2 * unit][n] + b_gate[unit][0]);
+                g[unit] = lanes_tanh(d[2 * unit][2 + n] + b_gate[unit][1]);
+                const float rate = d[2 * unit + 1][n] + b_gate[unit][2];
+                blend[unit] = lanes_sigmoid(fmaf(-rate, gap[n], d[2 * unit + 1][2 + n] + b_gate[unit][3]));
+                next[unit] = fmaf(f[unit] - g[unit], blend[unit], g[unit]);
             }
-            if (row >= p.B) continue;
+            lane.put(h_tile, 0, n, next[0], next[1]);
+            if (!lane.inside(i, n)) continue;
             if (KEEP) {
-                float* gate = p.gates + token * CFC_GATES + unit;
-                gate[CFC_F] = f, gate[CFC_G] = g, gate[CFC_RATE] = blend;
-                if (w == 0) p.states[(long long)row * HIDDEN_DIM + unit] = 0.0f;
-                p.states[(token + p.B) * HIDDEN_DIM + unit] = next;
+                float* gates = p.gates + lane.at(w, i, n, CFC_GATES);
+                write_pair(gates + CFC_F, f[0], f[1]);
+                write_pair(gates + CFC_G, g[0], g[1]);
+                write_pair(gates + CFC_RATE, blend[0], blend[1]);
+                if (w == 0) write_pair(p.states + lane.at(0, i, n, HIDDEN_DIM), 0.0f, 0.0f);
+                write_pair(p.states + lane.at(w + 1, i, n, HIDDEN_DIM), next[0], next[1]);
             }
-            if (behind >= 0) p.h[((long long)behind * p.B + row) * HIDDEN_DIM + unit] = next;
+            if (behind >= 0) write_pair(p.h + lane.at(behind, i, n, HIDDEN_DIM), next[0], next[1]);
         }
     }
-}
+};
 
-template <bool KEEP>
-static __device__ __forceinline__ void sequence_forward(CfcForward p, int tiles) {
-    extern __shared__ __align__(16) float memory[];
-    __shared__ unsigned long long ready[2][CFC_TILES];
-    p.tiles = memory, p.h_ready = ready[0], p.u_ready = ready[1];
-    if (threadIdx.x < 2 * CFC_TILES) {
-        unsigned long long* barrier = ready[0] + threadIdx.x;
-        barrier_init(barrier, 1);
-        barrier_expect(barrier, CFC_TILE_BYTES);
-        barrier_publish();
+template <bool KEEP, int ROWS>
+static __device__ __forceinline__ void sequence_forward(const CfcForward& p, int tiles) {
+    extern __shared__ __align__(16) unsigned int memory[];  // h, then u, of each tile
+    clear_tiles(memory, 2 * CFC_TILE * tiles);
+    CfcForwardWarp<KEEP, ROWS> warp(p, tiles);
+    for (int w = 0; w < p.W; ++w) {
+        for (int i = 0; i < warp.lane.count; ++i) {
+            warp.do_backbone(w, i, memory + 2 * i * CFC_TILE, memory + (2 * i + 1) * CFC_TILE);
+        }
+        __syncthreads();
+        for (int i = 0; i < warp.lane.count; ++i) {
+            warp.do_gates(w, i, memory + (2 * i + 1) * CFC_TILE, memory + 2 * i * CFC_TILE);
+        }
+        __syncthreads();
     }
-    cluster_arrive();  // the roles wait for it, behind the loading of their weights
-    const CfcCluster c(memory, tiles, p.B);
-    const int warp = threadIdx.x / 32, other = warp - CFC_WIDE_WARPS;
-    if (other < 0) gate_warp<KEEP>(p, c, warp);
-    else backbone_warp<KEEP>(p, c, other & 1, other >> 1);
 }
 
 #endif
 
 // cfc_sequence_forward: all snapshots; u, gates and states stay for the backward.
-// launch: blocks 4*((B + 8*tiles - 1)/(8*tiles)), block 384, shared 8192*tiles
+// launch: blocks (B + rows*tiles - 1)/(rows*tiles), block 256, shared 4096*tiles
 // fuses: cfc_backbone_forward, cfc_gates_forward
 // pre [W, B, 128] = x W_b (upper half); w_cfc_backbone [256, 128], its lower half is used; b_cfc_backbone [128];
 // w_cfc_gates [128, 512]; b_cfc_gates [512]; gap [W, B]; u [W, B, 128]; gates [W, B, 512]: f, g, blend, the fourth part
 // is left; states [W+1, B, 128]: h before each snapshot, zero at first; h [T+1, B, 128]: the last T + 1 of them.
-// tiles: 1 to 16 tiles of eight rows a cluster.
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(384, 1) cfc_sequence_forward(
+// rows: of a tile, 4 or 8; tiles: of a block.
+extern "C" __global__ void __launch_bounds__(256, 1) cfc_sequence_forward(
     const float* __restrict__ pre, const float* __restrict__ w_cfc_backbone, const float* __restrict__ b_cfc_backbone,
     const float* __restrict__ w_cfc_gates, const float* __restrict__ b_cfc_gates, const float* __restrict__ gap,
     float* __restrict__ u, float* __restrict__ gates, float* __restrict__ states, float* __restrict__ h, int W, int T,
-    int B, int tiles) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    sequence_forward<true>(
-        {pre, w_cfc_backbone, b_cfc_backbone, w_cfc_gates, b_cfc_gates, gap, u, gates, states, h, W, T, B}, tiles);
+    int B, int rows, int tiles) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    const CfcForward p = {pre, w_cfc_backbone, b_cfc_backbone, w_cfc_gates, b_cfc_gates, gap,
+                          u, gates, states, h, W, T, B};
+    if (rows == 4) sequence_forward<true, 1>(p, tiles);
+    else sequence_forward<true, 2>(p, tiles);
 #endif
 }
 
 // cfc_sequence_encode: the same without a backward behind it: h alone.
-// launch: blocks 4*((B + 8*tiles - 1)/(8*tiles)), block 384, shared 8192*tiles
+// launch: blocks (B + rows*tiles - 1)/(rows*tiles), block 256, shared 4096*tiles
 // fuses: cfc_backbone_forward, cfc_gates_forward
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(384, 1) cfc_sequence_encode(
+extern "C" __global__ void __launch_bounds__(256, 1) cfc_sequence_encode(
     const float* __restrict__ pre, const float* __restrict__ w_cfc_backbone, const float* __restrict__ b_cfc_backbone,
     const float* __restrict__ w_cfc_gates, const float* __restrict__ b_cfc_gates, const float* __restrict__ gap,
-    float* __restrict__ h, int W, int T, int B, int tiles) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    sequence_forward<false>(
-        {pre, w_cfc_backbone, b_cfc_backbone, w_cfc_gates, b_cfc_gates, gap, nullptr, nullptr, nullptr, h, W, T, B}, tiles);
+    float* __restrict__ h, int W, int T, int B, int rows, int tiles) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    const CfcForward p = {pre, w_cfc_backbone, b_cfc_backbone, w_cfc_gates, b_cfc_gates, gap,
+                          nullptr, nullptr, nullptr, h, W, T, B};
+    if (rows == 4) sequence_forward<false, 1>(p, tiles);
+    else sequence_forward<false, 2>(p, tiles);
 #endif
 }

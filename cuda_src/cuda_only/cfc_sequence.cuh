@@ -1,117 +1,136 @@
-// What the two recurrence kernels of the CfC cell share: who does what in a cluster, tiles in fragment order, products.
+// What the two recurrence kernels of the CfC cell share: who does what in a block, tiles in operand order, products.
 //
-// Work. A cluster of four blocks does all snapshots of up to CFC_TILES tiles of eight rows. Block r owns the hidden
-// units [32 r, 32 r + 32) with their four gates, 32 + 128 columns of the weights, which stay in registers as operands
-// of the tensor cores. A product is weights (16 outputs, 128 inputs) times a tile (128 inputs, 8 rows): the tile is
-// the narrow operand, so that eight rows fill an instruction. Tiles are independent recurrences; a warp takes them in
-// turn, and one tile's exchange passes while another is computed.
-// Blocks exchange by messages (cfc_cluster.cuh). A buffer is written again only after every reader's own next message
-// has been waited for: u needs the whole h before it, h the whole u, and so on around; hence no second buffer.
+// Work. A block does all snapshots of a few tiles of rows; rows are independent. Each of its eight warps owns 16 hidden
+// units with their gates; its weights stay in registers, as operands of the tensor cores, for the whole launch. A
+// product is weights (16 outputs) times a tile (inputs by eight columns): the tile is the narrow operand, so that eight
+// rows fill an instruction, and lane 4 g + t holds outputs g and g + 8 of columns 2 t and 2 t + 1. The outputs are
+// always units 2 g and 2 g + 1 of the warp's 16: all four gates of a unit and row meet in one lane, and what goes to
+// memory goes by two neighbours. A column is a row; where there are fewer rows than fill the GPU, a tile has four, in
+// its even columns, and every lane has half the work around the products.
+// Operands are half precision, sums float32. Half has TF32's ten bits of mantissa in half the space, and nothing but
+// that lets the weights of a cell fit into one multiprocessor: sharing them among several would cost two exchanges of
+// 500 cycles a snapshot. Its range is enough for weights (below 65504; above, h is NaN), for u and h (below 1.72), and
+// for gradients scaled by a power of two. Below 6e-5 it rounds to 3e-8, which no sum of such operands notices.
 // Rows behind B are computed as zeros and not stored.
 #pragma once
-#include "cuda_only/cfc_cluster.cuh"
-#include "cuda_only/mma.cuh"
 #include "nets/cfc.cuh"
 
-#define CFC_BLOCKS 4                            // blocks of a cluster
-#define CFC_OWN (HIDDEN_DIM / CFC_BLOCKS)       // hidden units of a block
-#define CFC_ROWS 8                              // rows of a tile
-#define CFC_TILES 16                            // tiles of a cluster, at most
-#define CFC_TILE (HIDDEN_DIM * CFC_ROWS)        // floats of a tile
-#define CFC_TILE_BYTES (4 * CFC_TILE)
-#define CFC_THREADS 384                         // eight warps for the wide product, four for the other
-#define CFC_WIDE_WARPS 8
-#define CFC_STREAMS 2                           // pairs of the four other warps; a pair takes every second tile
-#define CFC_GROUPS (HIDDEN_DIM / 16)            // inputs of a tile lie in groups of 16: two instructions
-#define CFC_GROUP (16 * CFC_ROWS)               // floats of a group
+#define CFC_THREADS 256
+#define CFC_UNITS 16                    // of a warp
+#define CFC_COLUMNS 8                   // of a tile
+#define CFC_GROUP 128                   // words of a group of 32 inputs: two instructions
+#define CFC_TILE (HIDDEN_DIM / 32 * CFC_GROUP)  // words of a tile of 128 inputs
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define __cluster_dims__(...)                   // the kernels are empty there, and the host does not launch them
-#endif
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-
-// Where a tile keeps inputs 4 chunk to 4 chunk + 3 of a group for a row: an instruction's operand is 16 contiguous
-// bytes a lane. The exclusive or spreads both the readers and the writers of a warp over all banks.
-static __device__ __forceinline__ int tile_place(int group, int chunk, int row) {
-    return group * CFC_GROUP + 4 * ((row * 4 + chunk) ^ (row & 6));
+// Two floats as halves, nearest even; low goes into the lower bits.
+static __device__ __forceinline__ unsigned int to_halves(float low, float high) {
+    unsigned int bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
 }
 
-// This thread's part of a (16 outputs, 128 inputs) block of weights: inputs 16 G + 4 t + {0, 1, 2, 3} of outputs g and
-// g + 8, for lane = 4 g + t. w: input 4 t of output g. From there it is `input` floats to the next input, `output` to
-// output g + 8, `group` to the next group of 16 inputs and `pair` to the one after it.
-struct CfcWeights {
-    unsigned int part[2 * CFC_GROUPS][4];
+// d += a (16x16) * b (16x8), operands half. With g = lane / 4 and t = lane % 4 a thread holds, by pairs of inputs
+// 2 t, 2 t + 1 and then 2 t + 8, 2 t + 9: a: outputs g, g + 8, g, g + 8; b: column g, column g.
+static __device__ __forceinline__ void mma_half(float* d, const unsigned int* a, unsigned int b0, unsigned int b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 
-    __device__ __forceinline__ void load(const float* w, int input, int output, int group, int pair) {
+// Word of a tile that holds inputs 8 chunk + 2 pair and the one after it, of a group of 32, in a column: a lane's
+// operands of a group are the 16 contiguous bytes of its chunk. The exclusive or spreads readers and writers over all
+// banks.
+static __device__ __forceinline__ int tile_word(int group, int chunk, int column, int pair) {
+    return group * CFC_GROUP + 4 * ((column * 4 + chunk) ^ (column & 6)) + pair;
+}
+
+// This lane's part of BLOCKS times (16 outputs, 16 STEPS inputs) of weights. Rows of weights start at multiples of 16
+// bytes.
+template <int BLOCKS, int STEPS>
+struct CfcWeights {
+    unsigned int part[BLOCKS][STEPS][4];
+
+    // Step s of a block: four inputs of output g and of output g + 8.
+    __device__ __forceinline__ void set(int block, int s, const float (&a)[4], const float (&b)[4]) {
+        part[block][s][0] = to_halves(a[0], a[1]);
+        part[block][s][1] = to_halves(b[0], b[1]);
+        part[block][s][2] = to_halves(a[2], a[3]);
+        part[block][s][3] = to_halves(b[2], b[3]);
+    }
+
+    // First of a lane's four inputs of step s, before its own 8 t.
+    static __device__ __forceinline__ constexpr int input(int s) { return s / 2 * 32 + s % 2 * 4; }
+
+    // d = weights times tile. Each output is SUMS sums of every SUMS-th instruction's inputs, added in pairs at the
+    // end, so that the tensor cores always have an instruction that waits for none before it.
+    template <int SUMS>
+    __device__ __forceinline__ void times(const unsigned int* tile, float (&d)[BLOCKS][4]) const {
+        const int lane = threadIdx.x & 31;
+        const unsigned int* at = tile + tile_word(0, lane & 3, lane >> 2, 0);
+        float sum[BLOCKS][SUMS][4] = {};
 #pragma unroll
-        for (int G = 0; G < CFC_GROUPS; ++G) {
+        for (int s = 0; s < STEPS; s += 2) {
+            const uint4 b = *(const uint4*)(at + s / 2 * CFC_GROUP);
 #pragma unroll
-            for (int q = 0; q < 2; ++q) {
-                const float* at = w + (G >> 1) * pair + (G & 1) * group + 2 * q * input;
-                part[2 * G + q][0] = to_tf32(at[0]);
-                part[2 * G + q][1] = to_tf32(at[output]);
-                part[2 * G + q][2] = to_tf32(at[input]);
-                part[2 * G + q][3] = to_tf32(at[input + output]);
+            for (int m = 0; m < BLOCKS; ++m) {
+                mma_half(sum[m][s % SUMS], part[m][s], b.x, b.y);
+                mma_half(sum[m][(s + 1) % SUMS], part[m][s + 1], b.z, b.w);
+            }
+        }
+#pragma unroll
+        for (int m = 0; m < BLOCKS; ++m) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+                for (int half = SUMS / 2; half > 0; half /= 2) {
+#pragma unroll
+                    for (int k = 0; k < half; ++k) sum[m][k][i] += sum[m][k + half][i];
+                }
+                d[m][i] = sum[m][0][i];
             }
         }
     }
+};
 
-    // d = weights times tile: outputs g (d[0], d[1]) and g + 8 (d[2], d[3]) of rows 2 t and 2 t + 1. Four sums of 32
-    // inputs each, so that the tensor cores always have an instruction that waits for none before it.
-    __device__ __forceinline__ void times(const float* tile, float* d) const {
-        const int lane = threadIdx.x & 31;
-        const float* at = tile + tile_place(0, lane & 3, lane >> 2);
-        float sum[4][4] = {};
-#pragma unroll
-        for (int G = 0; G < CFC_GROUPS; ++G) {
-            const uint4 b = *(const uint4*)(at + G * CFC_GROUP);
-            const unsigned int first[2] = {b.x, b.y}, second[2] = {b.z, b.w};
-            mma_tf32(sum[2 * (G & 1)], part[2 * G], first);
-            mma_tf32(sum[2 * (G & 1) + 1], part[2 * G + 1], second);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i) d[i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
+// A lane's place: units 2 g and 2 g + 1 of its warp's, ROWS (1 or 2) rows of a tile: column 2 t, and 2 t + 1 for two.
+template <int ROWS>
+struct CfcLane {
+    int warp, g, t, unit, first_row, count, B;
+
+    __device__ __forceinline__ CfcLane(int tiles, int B)
+        : warp(threadIdx.x / 32), g((threadIdx.x & 31) / 4), t(threadIdx.x & 3), unit(warp * CFC_UNITS + 2 * g),
+          first_row((int)blockIdx.x * tiles * 4 * ROWS), B(B) {
+        const int left = (B - first_row + 4 * ROWS - 1) / (4 * ROWS);
+        count = left < tiles ? left : tiles;
+    }
+
+    // Row n (below ROWS) of the lane's in tile i.
+    __device__ __forceinline__ int row(int i, int n) const { return first_row + (i * 4 + t) * ROWS + n; }
+    __device__ __forceinline__ bool inside(int i, int n) const { return row(i, n) < B; }
+
+    // Index of the lane's first unit in a [W, B, columns] buffer.
+    __device__ __forceinline__ long long at(int w, int i, int n, int columns) const {
+        return ((long long)w * B + row(i, n)) * columns + unit;
+    }
+
+    // The lane's two units of row n as inputs of the next product; group: of the tile's first 32 inputs.
+    __device__ __forceinline__ void put(unsigned int* tile, int group, int n, float a, float b) const {
+        tile[tile_word(group + warp / 2, 2 * (warp & 1) + g / 4, 2 * t + n, g & 3)] = to_halves(a, b);
     }
 };
 
-// This block's place: rank in the cluster, tiles of the cluster, the other blocks' shared memory.
-struct CfcCluster {
-    int rank, first_row, count;
-    unsigned int window[CFC_BLOCKS];
-
-    __device__ __forceinline__ CfcCluster(const float* shared, int tiles, int B) {
-        rank = cluster_rank();
-        const int first = (int)blockIdx.x / CFC_BLOCKS * tiles, all = (B + CFC_ROWS - 1) / CFC_ROWS;
-        first_row = first * CFC_ROWS;
-        count = all - first < tiles ? all - first : tiles;
-#pragma unroll
-        for (int r = 0; r < CFC_BLOCKS; ++r) window[r] = cluster_window(shared, r);
-    }
-
-    // Two neighbouring inputs of a row, as operands, to the same place of every block.
-    __device__ __forceinline__ void broadcast(const float* to, unsigned long long* barrier, float a, float b) const {
-        a = __uint_as_float(to_tf32(a)), b = __uint_as_float(to_tf32(b));
-#pragma unroll
-        for (int r = 0; r < CFC_BLOCKS; ++r) send(shared_address(to) + window[r], shared_address(barrier) + window[r], a, b);
-    }
-
-    __device__ __forceinline__ void broadcast(const float* to, unsigned long long* barrier, float a) const {
-        a = __uint_as_float(to_tf32(a));
-#pragma unroll
-        for (int r = 0; r < CFC_BLOCKS; ++r) send(shared_address(to) + window[r], shared_address(barrier) + window[r], a);
-    }
-};
-
-// Waits for a phase's messages; the one thread that `arms` lets the barrier count the next ones. None of those can
-// be on its way before that thread has sent its own.
-static __device__ __forceinline__ void wait_tile(unsigned long long* barrier, int phase, bool arms) {
-    barrier_wait(barrier, phase & 1);
-    if (arms) barrier_expect(barrier, CFC_TILE_BYTES);
+// Zeros: the odd columns of tiles of four rows are operands that nobody writes.
+static __device__ __forceinline__ void clear_tiles(unsigned int* memory, int words) {
+    for (int i = threadIdx.x; i < words; i += CFC_THREADS) memory[i] = 0;
+    __syncthreads();
 }
 
 static __device__ __forceinline__ float2 read_pair(const float* from, bool inside) {
     return inside ? *(const float2*)from : make_float2(0.0f, 0.0f);
 }
+
+static __device__ __forceinline__ void write_pair(float* to, float a, float b) { *(float2*)to = make_float2(a, b); }
 
 #endif

@@ -17,8 +17,9 @@ _GATES = f"4*{HIDDEN}"
 # The four gates are one tensor; its gain makes the limit that of four separate 128 -> 128 layers.
 _FOUR_GATES_GAIN = 2.5**0.5
 
-# Tiles of eight rows that a cluster of four blocks does: the fewest for which 32 clusters, which fill the GPU, reach.
-_TILES = {"tiles": "(B + 255) / 256 if B < 4096 else 16"}
+# How a sequence kernel shares out the rows: on 132 multiprocessors, a block on each, by tiles of four rows as long as
+# these reach all rows at once, then by eight; a block takes more tiles before there are more blocks than that.
+_SHARES = {"rows": "4 if B <= 528 else 8", "tiles": "(B + 1055) / 1056 if B <= 8448 else 8"}
 
 PARAMETERS = (
     tensor("w_cfc_backbone", f"2*{HIDDEN}, {HIDDEN}", "xavier", 1.0, "CFC"),
@@ -91,7 +92,7 @@ def _snapshot(name: str, w: int, cols: str = HIDDEN) -> View:
 def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> Fused:
     """Fused: the whole sequence in one kernel. Else two small products and two kernels a snapshot."""
     tensors = {name: prefix + name for name in ("w_cfc_backbone", "b_cfc_backbone", "w_cfc_gates", "b_cfc_gates")}
-    names = {"pre": cell.pre, "gap": gap, "h": cell.h, **tensors, **size, **_TILES}
+    names = {"pre": cell.pre, "gap": gap, "h": cell.h, **tensors, **size, **_SHARES}
     kept = {"u": cell.u, "gates": cell.gates, "states": cell.states}
     kernel = Stage("cfc_sequence_forward", names | kept) if cell.keep else Stage("cfc_sequence_encode", names)
     return Fused((kernel,), tuple(_unrolled(cell, gap, snapshots, size, prefix)), tf32=True)
@@ -118,7 +119,7 @@ def _unrolled(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], pre
 
 def _recurrence_backward(snapshots: int) -> Fused:
     """As the forward: one kernel, or two products and two kernels a snapshot."""
-    names = {"u": TRAINED.u, "gates": TRAINED.gates, "pre": TRAINED.pre, **_TILES}
+    names = {"u": TRAINED.u, "gates": TRAINED.gates, "pre": TRAINED.pre, **_SHARES}
     return Fused((Stage("cfc_sequence_backward", names),), tuple(_unrolled_backward(snapshots)), tf32=True)
 
 

@@ -14,14 +14,14 @@ from foxhunt_cli.oracles.encoder_rig import AMPLITUDE, H, sigmoid
 from foxhunt_cli.oracles.head_rig import HeadRig
 from foxhunt_cli.pipeline.stage import Fusion, chosen
 
-# Relative L2 of a buffer. float32: sums of 128 and 512 products through up to 48 snapshots. TF32 keeps 10 bits of an
-# operand, 5e-4 a product, averaged over a sum and carried along.
+# Relative L2 of a buffer. float32: sums of 128 and 512 products through up to 48 snapshots. TF32, and the halves of the
+# fused kernels, keep 10 bits of an operand, 5e-4 a product, averaged over a sum and carried along.
 FLOAT32, TF32 = 2e-5, 2e-3
 POISON = 9.0  # in every output before a run: what nobody wrote is seen
 
-# (W, T, B): one row; less and more than a tile; two tiles a cluster with an odd end; one snapshot of gradient; the
-# default's and preset seed's windows; more clusters than fill a GPU.
-SIZES = ((36, 4, 1), (9, 8, 7), (7, 3, 9), (48, 16, 16), (33, 1, 33), (6, 3, 265), (2, 1, 24), (3, 1, 4105))
+# (W, T, B): one row; more than a tile with an odd end; the default's and preset seed's windows; one snapshot of
+# gradient; tiles of eight rows, one a block, two and four, each with an odd end.
+SIZES = ((36, 4, 1), (9, 8, 7), (48, 16, 16), (33, 1, 33), (2, 1, 24), (6, 3, 531), (5, 2, 1061), (3, 1, 4093))
 
 _ENCODE = cfc.Cell("encode_pre", "encode_u", "encode_gates", "encode_states", "encode_h", keep=False)
 _BUFFERS = (
@@ -127,7 +127,7 @@ def _precision(t: Trial) -> float:
 
 @oracle("encoder")
 def cfc_steps_match_float64(t: Trial) -> None:
-    for W, T, B in SIZES[:6]:
+    for W, T, B in SIZES[:5]:
         _judge(t, f"W {W}, T {T}, B {B}", _Sequence(t, W, T, B), "none", _precision(t))
 
 
@@ -148,10 +148,10 @@ def cfc_sequence_matches_float64_and_the_steps(t: Trial) -> None:
 
 @oracle("encoder")
 def cfc_sequence_depends_on_nothing_but_the_row(t: Trial) -> None:
-    """Twice the same bits; the same bits in another tile, cluster and number of rows; the same without keeping."""
+    """Twice the same bits; the same in tiles of four and eight rows, one and two a block; the same without keeping."""
     t.needs_tensor_cores()
     W, T = 6, 3
-    results = [_row_results(_Sequence(t, W, T, B)) for B in (265, 265, 1, 10, 4105)]
+    results = [_row_results(_Sequence(t, W, T, B)) for B in (265, 265, 1, 531, 1061)]
     for name, value in results[0].items():
         t.equal(f"{name}: two runs", value, results[1][name])
         for other in results[2:]:
