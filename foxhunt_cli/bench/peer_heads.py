@@ -130,7 +130,7 @@ def teaching(logits: Tensor, rows: Rows, rules: Rules, same: Tensor | None) -> T
     temperature = temperature * (best[..., 0] - q.mean(-1)).mean().clamp(min=_GAP_FLOOR)
     soft = torch.softmax(logits.detach(), -1)
     target = torch.softmax((q - best) / temperature, -1)
-    wanted, held = (torch.einsum("npa,pai->npi", p, same.to(p.dtype)) for p in (target, soft))
+    wanted, held = ((p[..., None] * same).sum(-2) for p in (target, soft))
     return kl(wanted * soft / held, torch.log_softmax(logits, -1)).mean()
 
 
