@@ -34,7 +34,8 @@ CONTROLLERS: dict[str, str] = {
     "atom_span": "rl_controller_atom_span",
 }
 
-# What each preset keeps fixed.
+# What each preset keeps fixed. foxhunt makes one pass over an iteration's rows: with as many as the controller asks for
+# (two to three) agents ended worse and iterations took longer (docs/learning.md).
 FROZEN: dict[str, frozenset[str]] = {
     "seed": frozenset(),
     "foxhunt": frozenset(
@@ -43,6 +44,7 @@ FROZEN: dict[str, frozenset[str]] = {
             "target_tau",
             "reward_scale",
             "reward_clamp",
+            "rollout_steps",
             "loss_balance",
             "distill_lambda",
             "distill_temperature",

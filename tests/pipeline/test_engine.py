@@ -41,8 +41,8 @@ def differing(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> list[str]:
 
 @pytest.mark.parametrize("encoder", ["mlp", "full"])
 def test_recorded_equals_eager_bit_for_bit(encoder: str) -> None:
-    passes = "isv.rollout_steps=6144"  # three at first; the controller ends that when advantages are seen
-    recorded, eager = (engine(f"encoder={encoder}", passes, f"graph={flag}") for flag in ("true", "false"))
+    three = ("controllers.rollout_steps=on", "isv.rollout_steps=6144")  # at first; advantages that are seen end that
+    recorded, eager = (engine(f"encoder={encoder}", *three, f"graph={flag}") for flag in ("true", "false"))
     for _ in range(20):
         recorded.iterate()
         eager.current_plan().run_eager()
