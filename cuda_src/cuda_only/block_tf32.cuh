@@ -69,7 +69,9 @@ struct Tf32Block {
             for (int j = 0; j < TILES_N; ++j) {
                 if (!inside_m(i) || !inside_n(j)) continue;
 #pragma unroll
-                for (int e = 0; e < 4; ++e) visit(m0 + 16 * i + g + 8 * (e >> 1), n0 + 8 * j + 2 * t + (e & 1), sums[i][j][e]);
+                for (int e = 0; e < 4; ++e) {
+                    visit(m0 + 16 * i + g + 8 * (e >> 1), n0 + 8 * j + 2 * t + (e & 1), sums[i][j][e]);
+                }
             }
         }
     }

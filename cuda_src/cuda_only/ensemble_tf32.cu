@@ -91,7 +91,8 @@ static __device__ __forceinline__ void multiply(const unsigned int (*a)[2][VALUE
             for (int i = 0; i < 2 * TILES; ++i) {
                 const int m = i % 2, j = i / 2, e = 2 * half;
                 const unsigned int left[4] = {a[m][0][s][e], a[m][1][s][e], a[m][0][s][e + 1], a[m][1][s][e + 1]};
-                const unsigned int right[2] = {__float_as_uint(half ? b[j].z : b[j].x), __float_as_uint(half ? b[j].w : b[j].y)};
+                const float low = half ? b[j].z : b[j].x, high = half ? b[j].w : b[j].y;
+                const unsigned int right[2] = {__float_as_uint(low), __float_as_uint(high)};
                 mma_tf32(sums[m][j], left, right);
             }
         }
@@ -161,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(32 * VALUE_WARPS, 1) rl_ensemble_q_
             multiply<IQN_TILES>(a, weights.tiles + 4 * lane + PAIR_TILES * each * VALUE_STEPS * 128, sums);
 #pragma unroll
             for (int i = 0; i < 2 * IQN_TILES * 4; ++i) {
-                const int m = i / 8, pair = i / 4 % 2 * 8 + 2 * t + i % 2, row = 16 * m + 8 * (i / 2 % 2) + g;
-                if (pair < count) results[row * VALUE_STRIDE + pair] = sums[m][i / 4 % 2][i % 4] + b_iqn[first + pair];
+                const int m = i / 8, tile = i / 4 % 2, pair = 8 * tile + 2 * t + i % 2, row = 16 * m + 8 * (i / 2 % 2) + g;
+                if (pair < count) results[row * VALUE_STRIDE + pair] = sums[m][tile][i % 4] + b_iqn[first + pair];
             }
         }
         __syncwarp();

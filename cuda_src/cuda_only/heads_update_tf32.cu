@@ -3,8 +3,10 @@
 #include "fused/heads_update.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-static_assert(sizeof(Heads<Tf32Math, 64, 96, true>::Tile) <= 152704 && sizeof(Heads<Tf32Math, 64, 128, true>::Tile) <= 177280 &&
-              sizeof(Heads<Tf32Math, 16, 96, true>::Tile) <= 92160 && sizeof(Heads<Tf32Math, 16, 128, true>::Tile) <= 110592,
+static_assert(sizeof(Heads<Tf32Math, 64, 96, true>::Tile) <= 152704 &&
+                  sizeof(Heads<Tf32Math, 64, 128, true>::Tile) <= 177280 &&
+                  sizeof(Heads<Tf32Math, 16, 96, true>::Tile) <= 92160 &&
+                  sizeof(Heads<Tf32Math, 16, 128, true>::Tile) <= 110592,
               "the launch rules ask for less shared memory than a tile takes");
 #endif
 

@@ -63,7 +63,8 @@ extern "C" __global__ void rl_heads_prepare(
     signed char* outcome_target, int* label_counts, float* heads_weights, int T, int B, int P, int N_SNAP,
     float tick_value_usd) {
     __shared__ int scratch[32];
-    const HeadTensors<const float> tensors = {w_frd1, b_frd1, w_frd2, b_frd2, w_direction, b_direction, w_outcome, b_outcome};
+    const HeadTensors<const float> tensors = {w_frd1,      b_frd1,      w_frd2,    b_frd2,
+                                              w_direction, b_direction, w_outcome, b_outcome};
     const int width = HEADS_WIDTH(P), elements = HEADS_PART_SIZE(width) - HEADS_SUMS;
     const int start = blockIdx.x * blockDim.x + threadIdx.x, stride = gridDim.x * blockDim.x;
     for (int i = start; i < elements; i += stride) {
@@ -130,7 +131,8 @@ static __device__ inline void publish_loss(const float* sums, float labels, floa
 extern "C" __global__ void __launch_bounds__(HEADS_GROUPS * HEADS_ELEMENTS) rl_heads_reduce(
     const float* heads_parts, const int* label_counts, float* isv, int* nonfinite_parts, float* grad_w_frd1,
     float* grad_b_frd1, float* grad_w_frd2, float* grad_b_frd2, float* grad_w_direction, float* grad_b_direction,
-    float* grad_w_outcome, float* grad_b_outcome, int part_frd, int part_direction, int part_outcome, int blocks, int P) {
+    float* grad_w_outcome, float* grad_b_outcome, int part_frd, int part_direction, int part_outcome, int blocks,
+    int P) {
     __shared__ float sums[HEADS_GROUPS][HEADS_ELEMENTS];
     const int width = HEADS_WIDTH(P), size = HEADS_PART_SIZE(width), elements = size - HEADS_SUMS, tid = threadIdx.x;
     if (blockIdx.x == 0) {
@@ -141,7 +143,8 @@ extern "C" __global__ void __launch_bounds__(HEADS_GROUPS * HEADS_ELEMENTS) rl_h
             float sum = 0.0f;
 #pragma unroll 4
             for (int i = tid % 32; i < (warp < 3 ? LABEL_BLOCKS : blocks); i += 32) {
-                sum += warp < 3 ? (float)label_counts[i * 3 + warp] : heads_parts[(long long)i * size + elements + warp - 3];
+                const float* of_block = heads_parts + (long long)i * size + elements;
+                sum += warp < 3 ? (float)label_counts[i * 3 + warp] : of_block[warp - 3];
             }
             sum = warp_sum(sum);
             if (tid % 32 == 0) total[warp] = sum;
@@ -159,7 +162,8 @@ extern "C" __global__ void __launch_bounds__(HEADS_GROUPS * HEADS_ELEMENTS) rl_h
         return;
     }
     const int group = tid / HEADS_ELEMENTS, lane = tid % HEADS_ELEMENTS, i = (blockIdx.x - 1) * HEADS_ELEMENTS + lane;
-    const int each = (blocks + HEADS_GROUPS - 1) / HEADS_GROUPS, last = (group + 1) * each < blocks ? (group + 1) * each : blocks;
+    const int each = (blocks + HEADS_GROUPS - 1) / HEADS_GROUPS;
+    const int last = (group + 1) * each < blocks ? (group + 1) * each : blocks;
     float sum = 0.0f;
     if (i < elements) {
 #pragma unroll 16

@@ -52,13 +52,15 @@ struct HeadsUpdate {
 template <class Math, int M, int WIDTH, bool STAGED>
 struct Heads {
     static constexpr int STRIDE = WIDTH + 8, FIRST = HIDDEN_DIM * STRIDE, SECOND = HEADS_UNITS * HEADS_FRD_STRIDE;
-    using Layer1 = typename Math::template Block<M, WIDTH, HIDDEN_DIM, false, false, HEADS_STRIDE, STRIDE, HEADS_THREADS>;
+    using Layer1 = typename Math::template Block<M, WIDTH, HIDDEN_DIM, false, false, HEADS_STRIDE, STRIDE,
+                                                 HEADS_THREADS>;
     using Layer2 = typename Math::template Block<M, HEADS_FRD, HEADS_UNITS, false, false, STRIDE, HEADS_FRD_STRIDE,
                                                  HEADS_THREADS>;
     using GradUnits = typename Math::template Block<M, HEADS_UNITS, HEADS_FRD, false, true, HEADS_FRD_STRIDE,
                                                     HEADS_FRD_STRIDE, HEADS_THREADS>;
     using GradH = typename Math::template Block<M, HIDDEN_DIM, WIDTH, false, true, STRIDE, STRIDE, HEADS_THREADS>;
-    using GradFirst = typename Math::template Block<HIDDEN_DIM, WIDTH, M, true, false, HEADS_STRIDE, STRIDE, HEADS_THREADS>;
+    using GradFirst = typename Math::template Block<HIDDEN_DIM, WIDTH, M, true, false, HEADS_STRIDE, STRIDE,
+                                                    HEADS_THREADS>;
     using GradSecond = typename Math::template Block<HEADS_UNITS, HEADS_FRD, M, true, false, STRIDE, HEADS_FRD_STRIDE,
                                                      HEADS_THREADS>;
 
@@ -213,8 +215,9 @@ struct Heads {
     }
 
     // From the losses' gradients to those of weights and encodings.
-    static __device__ __forceinline__ void backward(Tile& s, const HeadsUpdate& u, const float* first, const float* second,
-                                                    int row0, GradFirst& grad_first, GradSecond& grad_second, Sums& sums) {
+    static __device__ __forceinline__ void backward(Tile& s, const HeadsUpdate& u, const float* first,
+                                                    const float* second, int row0, GradFirst& grad_first,
+                                                    GradSecond& grad_second, Sums& sums) {
         const int tid = threadIdx.x;
         GradUnits grad_units(tid);
         grad_second.multiply(s.outputs, s.logits);

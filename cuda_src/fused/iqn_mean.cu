@@ -10,8 +10,8 @@
 // rl_iqn_mean_embedding: W scaled by the mean embedding of the midpoint taus.
 // launch: blocks HIDDEN_DIM/4, block 512
 // fuses: rl_tau_midpoints, rl_iqn_cosines, rl_iqn_phi, rl_iqn_mean_weights
-// One block, four units; a warp two taus, four lanes a sum, each a quarter of the cosines, then pairwise. n taus, at most
-// 32. w_iqn_phi [64, 128], b_iqn_phi [128], w_iqn [128, P*11]; iqn_mean_w [128, P*11].
+// One block, four units; a warp two taus, four lanes a sum, each a quarter of the cosines, then pairwise. n taus, at
+// most 32. w_iqn_phi [64, 128], b_iqn_phi [128], w_iqn [128, P*11]; iqn_mean_w [128, P*11].
 extern "C" __global__ void __launch_bounds__(MEAN_THREADS) rl_iqn_mean_embedding(
     const float* w_iqn_phi, const float* b_iqn_phi, const float* w_iqn, float* iqn_mean_w, int n, int P) {
     __shared__ float phi[MEAN_TAUS][MEAN_UNITS];

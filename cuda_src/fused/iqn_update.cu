@@ -8,11 +8,12 @@
 // rl_iqn_embed: taus of an update and their embeddings; W and the target's W, transposed.
 // launch: blocks 3*n + 2*P*N_ACTIONS/8 + 1, block 128
 // fuses: rl_sample_tau, rl_iqn_cosines, rl_iqn_phi, rl_tau_midpoints
-// The first 3n blocks embed a tau each, one thread a unit: n taus (at most 32) of the predictions (online head), n of the
-// targets (target head), n midpoints (online head). The generators are read here and moved on by rl_iqn_update_reduce.
-// The other blocks transpose eight columns each. rng_tau, rng_tau_next [n]; w_iqn_phi, target_w_iqn_phi [64, 128],
-// b_iqn_phi, target_b_iqn_phi [128]; w_iqn, target_w_iqn [128, P*11]; iqn_tau [n], iqn_cos [n, 64] of the predictions;
-// iqn_phi_sets [3, n, 128]; iqn_columns [2, P*11, 128]. Taus and cosines as the unfused kernels give them.
+// The first 3n blocks embed a tau each, one thread a unit: n taus (at most 32) of the predictions (online head), n of
+// the targets (target head), n midpoints (online head). The generators are read here and moved on by
+// rl_iqn_update_reduce. The other blocks transpose eight columns each. rng_tau, rng_tau_next [n]; w_iqn_phi,
+// target_w_iqn_phi [64, 128], b_iqn_phi, target_b_iqn_phi [128]; w_iqn, target_w_iqn [128, P*11]; iqn_tau [n], iqn_cos
+// [n, 64] of the predictions; iqn_phi_sets [3, n, 128]; iqn_columns [2, P*11, 128]. Taus and cosines as the unfused
+// kernels give them.
 extern "C" __global__ void rl_iqn_embed(const unsigned int* rng_tau, const unsigned int* rng_tau_next,
                                         const float* w_iqn_phi, const float* b_iqn_phi, const float* target_w_iqn_phi,
                                         const float* target_b_iqn_phi, const float* w_iqn, const float* target_w_iqn,
@@ -85,8 +86,9 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_upd
 // Sum of one element over the blocks' sums, given to the threads of group 0: group g of `groups` takes a run of blocks,
 // ascending, then the groups' sums are added in order. Of a class (-1: of all) only blocks whose rows are in it have
 // sums. visited: the classes of each block; shared: a float a thread. Ends with a barrier.
-static __device__ inline float sum_over_blocks(const float* parts, long long size, int blocks, int cls, const int* visited,
-                                               int group, int groups, int lane, int lanes, float* shared) {
+static __device__ inline float sum_over_blocks(const float* parts, long long size, int blocks, int cls,
+                                               const int* visited, int group, int groups, int lane, int lanes,
+                                               float* shared) {
     const int each = (blocks + groups - 1) / groups, first = group * each;
     const int last = first + each < blocks ? first + each : blocks;
     float sum = 0.0f;
@@ -104,11 +106,11 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
 // launch: blocks 65 + (P*N_ACTIONS*(HIDDEN_DIM + 1) + 63)/64, block 512
 // updates: isv, nonfinite_parts, rng_tau, rng_tau_next
 // fuses: rl_iqn_backward, rl_iqn_phi_backward, rl_row_mean, rl_mean_into_slot, rl_sample_tau
-// Blocks 0 to 63: two units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128] and
-// grad_b_iqn_phi [128]. Block 64: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
+// Blocks 0 to 63: two units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128]
+// and grad_b_iqn_phi [128]. Block 64: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
 // grad_b_iqn [P*11]. Eight groups of 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_update.cuh);
-// iqn_phi_sets [3, n, 128]; iqn_cos [n, 64]; rng_tau, rng_tau_next [n]. Slots written: LOSS_IQN. nonfinite_parts[part] =
-// rows whose loss is not finite.
+// iqn_phi_sets [3, n, 128]; iqn_cos [n, 64]; rng_tau, rng_tau_next [n]. nonfinite_parts[part] = rows whose loss is not
+// finite. Slots written: LOSS_IQN.
 extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduce(
     const float* iqn_update_parts, const float* iqn_phi_sets, const float* iqn_cos, unsigned int* rng_tau,
     unsigned int* rng_tau_next, float* isv, int* nonfinite_parts, float* grad_w_iqn, float* grad_b_iqn,
@@ -139,8 +141,9 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduc
     const int column = element < pairs * HIDDEN_DIM ? element / HIDDEN_DIM : element - pairs * HIDDEN_DIM;
     if (tid < blocks) visited[tid] = (int)iqn_update_parts[tid * size + columns_end + IQN_MAX_TAUS * HIDDEN_DIM + 2];
     __syncthreads();
-    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, units ? -1 : column / N_ACTIONS,
-                                      visited, group, REDUCE_THREADS / 64, lane, 64, scratch);
+    const int cls = units ? -1 : column / N_ACTIONS;
+    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, cls, visited, group,
+                                      REDUCE_THREADS / 64, lane, 64, scratch);
     if (!units) {
         if (group != 0 || !real) return;
         if (element < pairs * HIDDEN_DIM) grad_w_iqn[element % HIDDEN_DIM * pairs + column] = sum;

@@ -1,13 +1,13 @@
 // One replay update of the implicit quantile head for a share of the rows: choice at h_n, quantiles, loss, gradients.
 //
-// A block of 512 threads takes tiles of ROWS rows, tile blockIdx.x + i gridDim.x, i ascending, and keeps sums of its own;
-// rl_iqn_update_reduce adds those of all blocks in order. Written once over a Math (block_product.cuh) and the slots of a
-// row: 11 (path targets) or 1 (executed action). A tile is a chain of short phases, so what a phase reads from device
-// memory is asked for as early as it is known, and everything else lies in shared memory.
+// A block of 512 threads takes tiles of ROWS rows, tile blockIdx.x + i gridDim.x, i ascending, and keeps sums of its
+// own; rl_iqn_update_reduce adds those of all blocks in order. Written once over a Math (block_product.cuh) and the slots
+// of a row: 11 (path targets) or 1 (executed action). A tile is a chain of short phases, so what a phase reads from
+// device memory is asked for as early as it is known, and everything else lies in shared memory.
 //
 // Sums of a block, iqn_update_parts [blocks, IQN_PART_SIZE]: gradient of W [P*11][128] and of b [P*11], both of the
-// classes that its rows are in alone; of phi [32][128]; the sum of the rows' losses, the number of rows whose loss is not
-// finite, and the classes, bit by bit, as a number.
+// classes that its rows are in alone; of phi [32][128]; the sum of the rows' losses, the number of rows whose loss is
+// not finite, and the classes, bit by bit, as a number.
 #pragma once
 #include "fused/block_product.cuh"
 #include "generated/isv_slots.cuh"
@@ -52,11 +52,11 @@ struct IqnTile {
     float z[2][PADDED * IQN_Z_STRIDE], grad_z[PADDED * IQN_Z_STRIDE];  // quantiles, targets, gradient of the quantiles
     Rows rows[2];
     float mean[HIDDEN_DIM], tau[IQN_MAX_TAUS];
-    float bias[PADDED], offset[PADDED], loss[2 * PADDED], slot_grad[PADDED];  // loss: of the halves of a slot's quantiles
+    float bias[PADDED], offset[PADDED], slot_grad[PADDED], loss[2 * PADDED];  // loss: of halves of a slot's quantiles
     int next_column[PADDED], visited;
 };
-// What stands behind the tile: shares of E[IQN] at h_n [4][ROWS][pairs], b and the target's b [pairs], then, where there
-// is room, the sums of W and b.
+// What stands behind the tile: shares of E[IQN] at h_n [4][ROWS][pairs], b and the target's b [pairs], then, where
+// there is room, the sums of W and b.
 #define IQN_TABLES(rows, pairs) ((4 * (rows) + 2) * (pairs))
 static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 88320 && sizeof(IqnTile<1>) <= 75776),
               "the launch rules of the kernels ask for less shared memory than a tile takes");
@@ -72,7 +72,8 @@ struct IqnRows {
                                                  IQN_STRIDE, IQN_THREADS>;
     using GradPhi = typename Math::template Block<IQN_MAX_TAUS, HIDDEN_DIM, Tile::DEPTH, true, false, IQN_Z_STRIDE,
                                                   IQN_STRIDE, IQN_THREADS>;
-    static constexpr int ROWS = Tile::ROWS, USED = Tile::USED, ROW_LOADS = (ROWS * HIDDEN_DIM + IQN_THREADS - 1) / IQN_THREADS;
+    static constexpr int ROWS = Tile::ROWS, USED = Tile::USED;
+    static constexpr int ROW_LOADS = (ROWS * HIDDEN_DIM + IQN_THREADS - 1) / IQN_THREADS;
     Tile& s;
     const IqnUpdate& u;
     float *q, *b, *target_b, *sums;
@@ -224,7 +225,8 @@ struct IqnRows {
         for (int i = 0; i < EACH; ++i) {
             const int at = tid / 32 + i * (IQN_THREADS / 32), slot = at % USED;
             if (at >= 2 * USED) continue;
-            load4(u.iqn_columns + (at < USED ? t.column[slot] : pairs + s.next_column[slot]) * HIDDEN_DIM + input, w[i]);
+            const int column = at < USED ? t.column[slot] : pairs + s.next_column[slot];
+            load4(u.iqn_columns + column * HIDDEN_DIM + input, w[i]);
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -248,8 +250,8 @@ struct IqnRows {
         });
     }
 
-    // Loss of each slot (times N_TAU) and gradient of its quantiles. A warp takes half a slot's quantiles at a time, two
-    // lanes a quantile, each half the targets, ascending.
+    // Loss of each slot (times N_TAU) and gradient of its quantiles. A warp takes half a slot's quantiles at a time,
+    // two lanes a quantile, each half the targets, ascending.
     __device__ __forceinline__ void losses(const Rows& t) const {
         const int lane = tid % 32, targets = (u.n + 1) / 2, first = lane / 16 * targets;
         const int last = first + targets < u.n ? first + targets : u.n;
