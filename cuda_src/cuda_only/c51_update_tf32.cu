@@ -9,14 +9,15 @@ static __device__ __forceinline__ void c51_update(float* memory, const C51Batch&
                                                   float* grad_parts, float* td_parts, float* block_parts, float* row_gap,
                                                   int groups, int tiles_each, int n_others, int R, int P) {
     UpdateTile* tile = (UpdateTile*)memory;
-    float* next = (float*)(tile + 1);
-    float* moment = next + UPDATE_ROWS * P * C51_ATOMS;
-    const int warp = threadIdx.x / 32, pairs = P * N_ACTIONS, group = blockIdx.x % groups, slice = blockIdx.x / groups;
-    const int pair0 = group * UPDATE_WARPS, pair = pair0 + warp;
+    const int cells = UPDATE_ROWS * P * C51_ATOMS;
+    const NextTile next = {(float*)(tile + 1), (float*)(tile + 1) + cells, (float*)(tile + 1) + 2 * cells};
+    const int pairs = P * N_ACTIONS, group = blockIdx.x % groups, slice = blockIdx.x / groups;
+    const int pair0 = group * UPDATE_PAIRS, pair = pair0 + threadIdx.x / 32 % UPDATE_PAIRS;
     const float v_min = isv[ISV_C51_V_MIN], v_max = isv[ISV_C51_V_MAX];
+    float* part = grad_parts + (long long)slice * (HIDDEN_DIM + 1) * pairs * C51_PLACES;
     UpdateSums sums;
 #pragma unroll
-    for (int i = 0; i < HIDDEN_DIM / 16 * 12; ++i) (&sums.weights[0][0][0])[i] = 0.0f;
+    for (int i = 0; i < HALF_INPUTS / 16 * 12; ++i) (&sums.weights[0][0][0])[i] = 0.0f;
 #pragma unroll
     for (int i = 0; i < 6; ++i) sums.bias[i] = 0.0f;
     sums.top = -MATH_FLOAT_MAX, sums.low = MATH_FLOAT_MAX, sums.clipped = 0.0f, sums.bad = 0.0f;
@@ -24,24 +25,22 @@ static __device__ __forceinline__ void c51_update(float* memory, const C51Batch&
     for (int i = 0; i < tiles_each; ++i) {
         const int r0 = (slice * tiles_each + i) * UPDATE_ROWS;
         if (r0 >= R) break;
-        load_tile<PATH>(tile, next, moment, batch, isv, r0, pair0, R, P);
+        load_tile<PATH>(tile, next, batch, isv, r0, pair0, R, P);
         if (pair < pairs) {
-            learn_pair<PATH>(tile, next, moment, &sums, batch, packed_w, packed_b, v_min, v_max, row_gap, r0, pair, R, P);
-            __syncwarp();
-            add_weight_gradient(*tile, &sums);
+            learn_pair<PATH>(tile, next, &sums, batch, packed_w, packed_b, v_min, v_max, row_gap, r0, pair, R, P);
         }
         __syncthreads();
+        if (pair < pairs) add_weight_gradient(*tile, &sums);
         if (threadIdx.x < UPDATE_ROWS && r0 + threadIdx.x < R) {
             float loss = 0.0f;
-            for (int w = 0; w < UPDATE_WARPS && pair0 + w < pairs; ++w) loss += tile->loss[threadIdx.x][w];
+            for (int w = 0; w < UPDATE_PAIRS && pair0 + w < pairs; ++w) loss += tile->loss[threadIdx.x][w];
             td_parts[(long long)group * R + r0 + threadIdx.x] = loss;
             if (!is_finite(loss)) sums.bad += 1.0f;
         }
         __syncthreads();
     }
-    if (pair < pairs) {
-        store_gradient(&sums, grad_parts + (long long)slice * (HIDDEN_DIM + 1) * pairs * C51_PLACES, pair, pairs);
-    }
+    if (pair < pairs) store_weight_gradient(&sums, part, pair, pairs);
+    store_bias_gradient(&sums, tile->slope[0], part, pair0, pairs);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n_others; i += gridDim.x * blockDim.x) {
         if (!(fabsf(other_grads[i]) < HUGE_GRADIENT)) sums.bad += 1.0f;
     }
@@ -57,7 +56,7 @@ static __device__ __forceinline__ void c51_update(float* memory, const C51Batch&
 #endif
 
 // rl_c51_path_update_tf32: path targets of every class and action: logits, loss and parts of the gradients.
-// launch: blocks groups*slices, block 256, shared 44544 + 2944*P
+// launch: blocks groups*slices, block 512, shared 44544 + 5632*P
 // fuses: rl_c51_path_loss, rl_grad_chunk_squares
 // Block slice * groups + group: eight pairs, tiles_each tiles of 32 rows (c51_update_tf32.cuh). h [R, 128]; next_prob
 // [R, P, 21]; path_return [R, P*11]; next_class [P*11]; replay_discount, replay_terminal, replay_lots, replay_action,
@@ -66,7 +65,7 @@ static __device__ __forceinline__ void c51_update(float* memory, const C51Batch&
 // counts what is not finite in elements `others` to `others` + n_others of grads; row_gap [R] = E[Q] - mean target at the
 // executed action. Loss = mean over pairs; gradient LOSS_LAMBDA_Q weight (p - target) / (R pairs).
 // Slots read: LOSS_LAMBDA_Q, C51_V_MIN, C51_V_MAX.
-extern "C" __global__ void __launch_bounds__(256, 1) rl_c51_path_update_tf32(
+extern "C" __global__ void __launch_bounds__(512, 1) rl_c51_path_update_tf32(
     const float* h, const float* next_prob, const float* path_return, const signed char* next_class,
     const signed char* replay_lots, const signed char* replay_action, const float* replay_discount,
     const unsigned char* replay_terminal, const float* is_weight, const float* c51_packed_w, const float* c51_packed_b,
@@ -82,11 +81,11 @@ extern "C" __global__ void __launch_bounds__(256, 1) rl_c51_path_update_tf32(
 }
 
 // rl_c51_executed_update_tf32: the same for the executed action alone; the gradients of all other pairs are zero.
-// launch: blocks groups*slices, block 256, shared 44544 + 2944*P
+// launch: blocks groups*slices, block 512, shared 44544 + 5632*P
 // fuses: bellman_target_projection, rl_c51_executed_loss, rl_grad_chunk_squares
 // Arrays as above, with replay_next_lots, replay_reward [R] (n-step return) for the path's. Loss = the executed pair's;
 // gradient LOSS_LAMBDA_Q weight (p - target) / R. Slots read: LOSS_LAMBDA_Q, C51_V_MIN, C51_V_MAX.
-extern "C" __global__ void __launch_bounds__(256, 1) rl_c51_executed_update_tf32(
+extern "C" __global__ void __launch_bounds__(512, 1) rl_c51_executed_update_tf32(
     const float* h, const float* next_prob, const float* replay_reward, const signed char* replay_next_lots,
     const signed char* replay_lots, const signed char* replay_action, const float* replay_discount,
     const unsigned char* replay_terminal, const float* is_weight, const float* c51_packed_w, const float* c51_packed_b,

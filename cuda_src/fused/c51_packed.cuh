@@ -15,7 +15,7 @@
 #define C51_STEPS (HIDDEN_DIM / 8)
 
 #define TILE_PAIRS 8        // pairs of a tile
-#define TILE_INPUTS 16      // inputs of a tile; the last tile of a column has the bias besides
+#define TILE_INPUTS 8       // inputs of a tile; the last tile of a column has the bias besides
 #define TILE_ROW 196        // 8 * 24 floats and four, so that rows begin in different banks
 #define TILE_THREADS 512
 
@@ -37,7 +37,7 @@ static __device__ inline C51Places c51_places(int P) {
 
 // The tile of a block: `tile` counts columns of tiles (pairs) fastest.
 struct C51Corner {
-    int input0, rows, pair0, pairs;  // rows: 16 inputs, 17 with the bias; pairs: those that exist
+    int input0, rows, pair0, pairs;  // rows: the inputs, one more with the bias; pairs: those that exist
 };
 
 static __device__ inline C51Corner c51_corner(int tile, int P) {

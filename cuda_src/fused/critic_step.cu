@@ -87,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
     const AdamRule rule = adam_rule(isv, update_control, GROUP_IQN, BRANCH_HEADS);
     for (int i = first + threadIdx.x; i < end; i += blockDim.x) {
         if (optimised) {
-            float target;
-            step_element(span, rule, iqn + i, span.g[iqn + i], apply, tau, &target);
+            SpanElement element = load_element(span, iqn + i);
+            step_element(span, rule, iqn + i, &element, span.g[iqn + i], apply, tau);
         } else {
             const float online = params[(long long)target_chunk[i / CHUNK] * CHUNK + i % CHUNK];
             target_params[i] = fmaf(tau, online - target_params[i], target_params[i]);

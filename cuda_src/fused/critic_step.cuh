@@ -21,20 +21,27 @@ struct CriticSpan {
     const float* g;
 };
 
-// One element: Adam where the update is applied, then the target copy moves. Returns the parameter.
-static __device__ inline float step_element(const CriticSpan& span, const AdamRule& rule, long long i, float g,
-                                            bool apply, float tau, float* target) {
-    float w = span.w[i];
+// One element with its moments and its target copy: all is loaded before anything is stored, so that the loads of
+// several elements are under way together.
+struct SpanElement {
+    float w, m, v, target;
+};
+
+static __device__ inline SpanElement load_element(const CriticSpan& span, long long i) {
+    return SpanElement{span.w[i], span.m[i], span.v[i], span.target[i]};
+}
+
+// Adam where the update is applied, then the target copy moves.
+static __device__ inline void step_element(const CriticSpan& span, const AdamRule& rule, long long i, SpanElement* e,
+                                           float g, bool apply, float tau) {
     if (apply) {
-        float m = span.m[i], v = span.v[i];
-        w = adam_step(rule, w, g, &m, &v);
-        span.w[i] = w;
-        span.m[i] = m;
-        span.v[i] = v;
+        e->w = adam_step(rule, e->w, g, &e->m, &e->v);
+        span.w[i] = e->w;
+        span.m[i] = e->m;
+        span.v[i] = e->v;
     }
-    *target = fmaf(tau, w - span.target[i], span.target[i]);
-    span.target[i] = *target;
-    return w;
+    e->target = fmaf(tau, e->w - e->target, e->target);
+    span.target[i] = e->target;
 }
 
 // Sums of a tile: squares of the gradient, of W - W_target and of W, for the norms that are published.
@@ -53,24 +60,25 @@ static __device__ inline TileSums step_tile(const CriticSpan& span, const AdamRu
     for (int i = threadIdx.x; i < at.rows * at.pairs * C51_ATOMS; i += blockDim.x) {
         const C51Element e = c51_element(i, at);
         const bool bias = e.row == TILE_INPUTS;
+        const long long at_w = bias ? places.b + e.output : (long long)(at.input0 + e.row) * places.outputs + e.output;
+        const long long at_sw = at_w + places.sw;
+        SpanElement w = load_element(span, at_w), sw = load_element(span, at_sw);
         const float* part = grad_parts + (at.input0 + e.row) * input_size + at.pair0 * C51_PLACES + e.place;
         float g = 0.0f;
 #pragma unroll 8
         for (int s = 0; s < slices; ++s) g += part[s * slice_size];
-        const long long w_at = bias ? places.b + e.output : (long long)(at.input0 + e.row) * places.outputs + e.output;
         const float out = noises[HIDDEN_DIM + e.output], factor = bias ? out : noises[at.input0 + e.row] * out;
-        float target_w, target_sw;
-        const float w = step_element(span, rule, w_at, g, apply, tau, &target_w);
-        const float sw = step_element(span, rule, w_at + places.sw, g * factor, apply, tau, &target_sw);
+        step_element(span, rule, at_w, &w, g, apply, tau);
+        step_element(span, rule, at_sw, &sw, g * factor, apply, tau);
         if (!bias) {
             sums.gradient = fmaf(g, g, sums.gradient);
-            sums.apart = fmaf(w - target_w, w - target_w, sums.apart);
-            sums.weight = fmaf(w, w, sums.weight);
+            sums.apart = fmaf(w.w - w.target, w.w - w.target, sums.apart);
+            sums.weight = fmaf(w.w, w.w, sums.weight);
         }
         if (next_noises == nullptr) continue;
-        tile->head[0][e.row][e.place] = c51_noisy(w, sw, next_noises, e, at.input0);
+        tile->head[0][e.row][e.place] = c51_noisy(w.w, sw.w, next_noises, e, at.input0);
         tile->head[1][e.row][e.place] =
-            c51_noisy(target_w, target_sw, next_noises + HIDDEN_DIM + places.outputs, e, at.input0);
+            c51_noisy(w.target, sw.target, next_noises + HIDDEN_DIM + places.outputs, e, at.input0);
     }
     return sums;
 }

@@ -21,7 +21,7 @@ _GROUPS, _ROW_TILES = f"(({_PAIRS} + 7)/8)", "((R + 31)/32)"
 _MOST = f"(132/{_GROUPS})"
 _EACH = f"(({_ROW_TILES} + {_MOST} - 1)/{_MOST})"
 _SLICES = f"(({_ROW_TILES} + {_EACH} - 1)/{_EACH})"
-_TILES = f"({_GROUPS}*HIDDEN_DIM/16)"  # of the optimiser: eight pairs, sixteen inputs
+_TILES = f"({_GROUPS}*HIDDEN_DIM/8)"  # of the optimiser: eight pairs, eight inputs
 # First element of the critic's span behind the C51 head: w, b, sw, sb, each in whole chunks of 32.
 _BEHIND = f"(2*((HIDDEN_DIM*{_OUT} + 31)/32*32 + ({_OUT} + 31)/32*32))"
 _OTHERS = f"(N_CRITIC_CHUNKS*32 - {_BEHIND})"

@@ -225,8 +225,9 @@ def _lists(shape: Shape, fusion: str) -> list:
 def critic_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
     """Whole updates against the list they stand for, both forms, odd and wide batches, one class and nine.
 
-    TF32 keeps 10 bits of an operand: losses agree to 5e-3, Adam's steps to a tenth of their norm (a gradient near zero
-    may change its sign); where two actions are nearly equal the heads may choose another.
+    TF32 keeps 10 bits of an operand: TD errors agree to 5e-3, Adam's steps to a tenth of their norm (gradients near
+    zero may change their sign). Where two actions are nearly equal the heads may choose another, which shows in means
+    over a small batch: slots agree to 2e-2, after several updates to 5e-2.
     """
     if getattr(trial.device, "capability", 0) < HOPPER:
         raise Skipped("kernels with tensor cores run on a GPU from compute capability 9.0 on")
@@ -253,7 +254,7 @@ def _compare_updates(trial: Trial, rows: int, classes: int, hindsight: str, upda
         trial.equal(f"{case}: slots", steps.get("sample_slot"), fused.get("sample_slot"))
     for name in _TOLD:
         want, got = steps.slot(name), fused.slot(name)
-        trial.close(f"{case}: {name}", 0.0, abs(want - got) / max(abs(want), 0.1), 2e-2 if updates > 1 else 5e-3)
+        trial.close(f"{case}: {name}", 0.0, abs(want - got) / max(abs(want), 0.1), 5e-2 if updates > 1 else 2e-2)
     moved, got = steps.get("params") - start, fused.get("params") - start
     trial.close(f"{case}: steps, relative L2", 0.0, np.linalg.norm(moved - got) / np.linalg.norm(moved), 0.1)
     for name in ("adam_m", "adam_v", "target_params"):

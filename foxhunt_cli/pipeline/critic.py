@@ -103,9 +103,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
 
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
-    steps: list[Step | Fused] = [*_table(shape)]
-    for number in range(shape.updates):
-        steps += update(shape, number).steps
+    steps: list[Step | Fused] = [*_table(shape), *(update(shape, number) for number in range(shape.updates))]
     return [*steps, *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
 
 
