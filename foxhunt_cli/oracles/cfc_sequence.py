@@ -37,7 +37,7 @@ _KEPT = ("cfc_u", "cfc_states", "h")
 _GRADIENTS = ("cfc_pre", "cfc_gates", "encoder_grad_out", *(f"grad_{p.name}" for p in cfc.PARAMETERS))
 
 
-class _Sequence(HeadRig):
+class Sequence(HeadRig):
     """The cell over a window, with inputs that do not depend on how many rows there are beside a row."""
 
     def __init__(self, trial: Trial, W: int, T: int, B: int) -> None:
@@ -67,7 +67,7 @@ class _Sequence(HeadRig):
             self.set(name, np.full(self.arrays[name].shape, POISON))
 
 
-def _reference(rig: _Sequence) -> dict[str, np.ndarray]:
+def _reference(rig: Sequence) -> dict[str, np.ndarray]:
     """Forward and backward from the definition, float64."""
     w_b, b_b, w_g, b_g = (rig.get(p.name) for p in cfc.PARAMETERS)
     x, gap, grad_h = rig.get("m2_out"), rig.get("gap")[..., None], rig.get("grad_h")
@@ -109,7 +109,7 @@ def _distance(want: np.ndarray, got: np.ndarray) -> float:
     return float(np.linalg.norm(want - got) / np.linalg.norm(want)) if want.shape == got.shape else np.inf
 
 
-def _judge(t: Trial, case: str, rig: _Sequence, fusion: Fusion, bound: float) -> dict[str, np.ndarray]:
+def judge(t: Trial, case: str, rig: Sequence, fusion: Fusion, bound: float) -> dict[str, np.ndarray]:
     """One pass forward and backward against float64."""
     want = _reference(rig)
     forward = rig.forward(fusion)
@@ -128,7 +128,7 @@ def _precision(t: Trial) -> float:
 @oracle("encoder")
 def cfc_steps_match_float64(t: Trial) -> None:
     for W, T, B in SIZES[:5]:
-        _judge(t, f"W {W}, T {T}, B {B}", _Sequence(t, W, T, B), "none", _precision(t))
+        judge(t, f"W {W}, T {T}, B {B}", Sequence(t, W, T, B), "none", _precision(t))
 
 
 @oracle("encoder")
@@ -137,8 +137,8 @@ def cfc_sequence_matches_float64_and_the_steps(t: Trial) -> None:
     t.needs_tensor_cores()
     for W, T, B in SIZES:
         case = f"W {W}, T {T}, B {B}"
-        rig = _Sequence(t, W, T, B)
-        fused = _judge(t, f"{case}, fused", rig, "tf32", TF32)
+        rig = Sequence(t, W, T, B)
+        fused = judge(t, f"{case}, fused", rig, "tf32", TF32)
         t.equal(f"{case}: the fourth part of the gates is left", POISON, rig.forward("tf32")["cfc_gates"][..., 3 * H :])
         steps = {**rig.forward("none"), **rig.backward("none")}
         for name in (*_KEPT, *_GRADIENTS):
@@ -151,13 +151,13 @@ def cfc_sequence_depends_on_nothing_but_the_row(t: Trial) -> None:
     """Twice the same bits; the same in tiles of four and eight rows, one and two a block; the same without keeping."""
     t.needs_tensor_cores()
     W, T = 6, 3
-    results = [_row_results(_Sequence(t, W, T, B)) for B in (265, 265, 1, 531, 1061)]
+    results = [_row_results(Sequence(t, W, T, B)) for B in (265, 265, 1, 531, 1061)]
     for name, value in results[0].items():
         t.equal(f"{name}: two runs", value, results[1][name])
         for other in results[2:]:
             rows = min(value.shape[1], other[name].shape[1])
             t.equal(f"{name}: with {other[name].shape[1]} rows", value[:, :rows], other[name][:, :rows])
-    rig = _Sequence(t, W, T, 33)
+    rig = Sequence(t, W, T, 33)
     kept, encoded = rig.forward("tf32")["h"], rig.forward("tf32", _ENCODE)["encode_h"]
     t.equal("h without keeping", kept, encoded)
     target = rig.forward("tf32", _ENCODE, "target_")["encode_h"]
@@ -166,7 +166,7 @@ def cfc_sequence_depends_on_nothing_but_the_row(t: Trial) -> None:
     t.close("by the target's weights against the steps, relative L2", 0.0, distance, 2 * TF32)
 
 
-def _row_results(rig: _Sequence) -> dict[str, np.ndarray]:
+def _row_results(rig: Sequence) -> dict[str, np.ndarray]:
     forward = rig.forward("tf32")
     return forward | {name: v for name, v in rig.backward("tf32").items() if not name.startswith("grad_")}
 
@@ -175,7 +175,7 @@ def _row_results(rig: _Sequence) -> dict[str, np.ndarray]:
 def cfc_sequence_lets_nan_through_to_its_row(t: Trial) -> None:
     """A NaN input spoils its row from its snapshot on, and backward all of it, and no other row."""
     t.needs_tensor_cores()
-    rig = _Sequence(t, 8, 7, 20)
+    rig = Sequence(t, 8, 7, 20)
     plain = _row_results(rig)
     x = rig.get("m2_out")
     x[3, 5, 17] = np.nan
