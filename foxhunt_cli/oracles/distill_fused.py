@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from foxhunt_cli.nets import c51, distill, iqn
@@ -116,7 +118,12 @@ def fused_action_values_match_float64(trial: Trial) -> None:
     """Product, softmax and expectation of both critics in one kernel on tensor cores: one row, few, many tiles."""
     if getattr(trial.device, "capability", 0) < HOPPER:
         raise Skipped("tensor cores and 160 kB of shared memory: a GPU of compute capability 9.0 or newer")
-    for rows, classes in ((1, 9), (300, 9), (5000, 9), (33, 1), (700, 17)):
+    compare_values(trial, ((1, 9), (300, 9), (5000, 9), (33, 1), (700, 17)))
+
+
+def compare_values(trial: Trial, sizes: Sequence[tuple[int, int]]) -> None:
+    """The fused action values of so many rows and classes, with TF32 products."""
+    for rows, classes in sizes:
         rig = _value_rig(trial, rows, classes)
         rig.run(chosen(distill.action_values(rows, rows), "tf32"))
         want, got = _expected_values(rig, rows, classes), rig.get("ensemble_q").reshape(rows, -1)

@@ -3,6 +3,8 @@ reach."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from foxhunt_cli.device.rng import seed_states
@@ -19,6 +21,8 @@ GRADIENTS = ("grad_w_iqn", "grad_b_iqn", "grad_w_iqn_phi", "grad_b_iqn_phi")
 # Relative L2 of a gradient. float32: sums of some thousand products in another order. TF32 keeps 10 bits of an operand:
 # 5e-4 a product, and a quantile that crosses a target by that much changes its share of the gradient.
 FLOAT32, TF32 = 2e-5, 5e-3
+# Odd sizes, one row, one block for all classes, several tiles a block, one class alone.
+SIZES = ((7, 5, 32, None), (1, 9, 8, None), (40, 1, 32, None), (530, 9, 32, 3), (33, 9, 13, None))
 
 
 def _rig(trial: Trial, rows: int, classes: int, taus: int, *, visited: int | None = None) -> HeadRig:
@@ -63,9 +67,10 @@ def _distance(want: np.ndarray, got: np.ndarray) -> float:
     return float(np.linalg.norm(want - got) / np.linalg.norm(want))
 
 
-def compare_update(trial: Trial, fusion: str, path: bool, bound: float) -> None:
-    """The fused kernels and the steps on the same batches: odd sizes, one row, one block, one class alone."""
-    sizes = ((7, 5, 32, None), (1, 9, 8, None), (40, 1, 32, None), (530, 9, 32, 3), (33, 9, 13, None))
+def compare_update(
+    trial: Trial, fusion: str, path: bool, bound: float, sizes: Sequence[tuple[int, int, int, int | None]] = SIZES
+) -> None:
+    """The fused kernels and the steps on the same batches of rows, classes, taus, and the one class visited or None."""
     for rows, classes, taus, visited in sizes:
         case = f"{rows} rows, {classes} classes, {taus} taus"
         steps = _results(_rig(trial, rows, classes, taus, visited=visited), path, "none")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from foxhunt_cli.nets import supervised
@@ -17,6 +19,8 @@ LAMBDAS = {"frd_lambda": 0.4, "loss_lambda_aux": 0.7, "loss_lambda_bce": 1.3, "o
 # Relative L2 of a gradient. float32: sums of up to some thousand products in another order. TF32 keeps 10 bits of an
 # operand, 5e-4 a product; small differences of probabilities and labels make it a few times that.
 FLOAT32, TF32 = 2e-5, 4e-3
+# T, B, classes: odd sizes, one row, one block for all classes, several tiles a block, large tiles.
+SIZES = ((3, 4, 9), (1, 1, 9), (5, 27, 1), (2, 33, 17), (16, 200, 9), (16, 600, 9))
 
 
 def _rig(trial: Trial, steps: int, rows: int, classes: int, *, labels: bool = True, **changed: float) -> HeadRig:
@@ -47,8 +51,11 @@ def _rig(trial: Trial, steps: int, rows: int, classes: int, *, labels: bool = Tr
     return rig
 
 
-def _compare(trial: Trial, case: str, plain: HeadRig, fused: HeadRig, fusion: str, bound: float) -> None:
-    before, rows = plain.get("grad_h"), plain.dims["T"] * plain.dims["B"]
+def _compare(
+    trial: Trial, case: str, plain: HeadRig, fused: HeadRig, fusion: str, bound: float, kernel_for: int | None = None
+) -> None:
+    """kernel_for: rows that the kernel is chosen for, by default those that there are."""
+    before, rows = plain.get("grad_h"), kernel_for or plain.dims["T"] * plain.dims["B"]
     if bound == TF32:  # units are on or off by a margin: none changes sides by an operand's rounding
         for rig in (plain, fused):
             rig.set("b_frd1", np.where(np.arange(64) % 2, 6.0, -6.0))
@@ -69,21 +76,28 @@ def _compare(trial: Trial, case: str, plain: HeadRig, fused: HeadRig, fusion: st
         trial.close(f"{case}: grad_{tensor.name}, relative L2", 0.0, distance, bound)
 
 
-def _compare_all(trial: Trial, fusion: str, bound: float) -> None:
-    for steps, rows, classes in ((3, 4, 9), (1, 1, 9), (5, 27, 1), (2, 33, 17), (16, 200, 9), (16, 600, 9)):
+def compare_heads(
+    trial: Trial,
+    fusion: str,
+    bound: float,
+    sizes: Sequence[tuple[int, int, int]] = SIZES,
+    kernel_for: int | None = None,
+) -> None:
+    """The fused kernels and the steps on the same T x B rows and classes, without labels, without weights."""
+    for steps, rows, classes in sizes:
         case = f"{steps} x {rows} rows, {classes} classes"
         plain, fused = (_rig(trial, steps, rows, classes) for _ in range(2))
-        _compare(trial, case, plain, fused, fusion, bound)
+        _compare(trial, case, plain, fused, fusion, bound, kernel_for)
     plain, fused = (_rig(trial, 2, 9, 9, labels=False) for _ in range(2))
-    _compare(trial, "no label", plain, fused, fusion, bound)
+    _compare(trial, "no label", plain, fused, fusion, bound, kernel_for)
     plain, fused = (_rig(trial, 2, 9, 9, frd_lambda=0.0, outcome_lambda=0.0) for _ in range(2))
-    _compare(trial, "nothing to the encoder but direction", plain, fused, fusion, bound)
+    _compare(trial, "nothing to the encoder but direction", plain, fused, fusion, bound, kernel_for)
 
 
 @oracle("supervised")
 def fused_heads_equal_their_steps(trial: Trial) -> None:
     """Labels, losses, gradients: one row, odd sizes, one block for all classes, several tiles a block, no label."""
-    _compare_all(trial, "float32", TF32 if getattr(trial.device, "precision", "fp32") == "tf32" else FLOAT32)
+    compare_heads(trial, "float32", TF32 if getattr(trial.device, "precision", "fp32") == "tf32" else FLOAT32)
 
 
 @oracle("supervised")
@@ -91,7 +105,7 @@ def fused_heads_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
     """The same with TF32 products."""
     if getattr(trial.device, "capability", 0) < HOPPER:
         raise Skipped("tensor cores and 180 kB of shared memory: a GPU of compute capability 9.0 or newer")
-    _compare_all(trial, "tf32", TF32)
+    compare_heads(trial, "tf32", TF32)
 
 
 @oracle("supervised")

@@ -1,0 +1,57 @@
+"""The heads' kernels with tensor cores on the CPU device, whose threads compute what the tensor cores would.
+
+Their source as it is, apart from ``mma.cuh``: rounding and the instruction stand in ``tf32_on_cpu.cuh``. Shared memory
+is poisoned and threads run in another order than their numbers'.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from foxhunt_cli.device.cpu import CpuDevice
+from foxhunt_cli.kernels.contract import parse_file
+from foxhunt_cli.kernels.registry import cuda_root, kernel
+from foxhunt_cli.oracles import distill_fused, head_rig, iqn_update, supervised
+from foxhunt_cli.oracles.base import Trial
+from foxhunt_cli.pipeline import build
+
+FILES = ("iqn_update_tf32.cu", "ensemble_tf32.cu", "heads_update_tf32.cu")
+
+
+@pytest.fixture(scope="module")
+def contracts(tmp_path_factory):
+    root = tmp_path_factory.mktemp("heads") / "cuda_src"
+    for folder in ("include", "generated", "nets", "fused", "cuda_only"):
+        shutil.copytree(cuda_root() / folder, root / folder, ignore=shutil.ignore_patterns("*.cu"))
+    shutil.copy(Path(__file__).parent / "tf32_on_cpu.cuh", root / "cuda_only" / "mma.cuh")
+    copies = [shutil.copy(cuda_root() / "cuda_only" / name, root / "fused" / name) for name in FILES]
+    return {contract.name: contract for copy in copies for contract in parse_file(Path(copy))}
+
+
+@pytest.fixture
+def trial(contracts, monkeypatch):
+    for module in (build, head_rig):
+        monkeypatch.setattr(module, "kernel", lambda name: contracts.get(name) or kernel(name))
+    trial = Trial(CpuDevice(order="random:2", poison=True))
+    yield trial
+    assert trial.checks
+    assert all(check.ok for check in trial.checks), [vars(check) for check in trial.checks if not check.ok]
+
+
+@pytest.mark.parametrize("path", [True, False])
+def test_iqn_update_equals_its_steps(trial, path: bool) -> None:
+    sizes = ((7, 5, 32, None), (1, 9, 8, None), (20, 1, 13, None))
+    iqn_update.compare_update(trial, "tf32", path, iqn_update.TF32, sizes)
+
+
+def test_action_values_match_float64(trial) -> None:
+    distill_fused.compare_values(trial, ((1, 9), (270, 1), (33, 9)))
+
+
+@pytest.mark.parametrize("kernel_for", [1, 100_000])
+def test_heads_equal_their_steps(trial, kernel_for: int) -> None:
+    """Small tiles, and the large ones that many rows get."""
+    supervised.compare_heads(trial, "tf32", supervised.TF32, ((3, 4, 9), (1, 1, 9), (2, 33, 17)), kernel_for)

@@ -1,0 +1,30 @@
+// What kernels take from cuda_only/mma.cuh, on the CPU device: TF32 numbers and the tensor core's 16 x 8 x 8 product, which
+// a warp's threads compute from one another's fragments.
+#pragma once
+
+static inline float __expf(float v) { return expf(v); }
+
+// Nearest number with ten bits of mantissa, ties away from zero; NaN and infinity stay.
+static inline unsigned int to_tf32(float v) {
+    const unsigned int bits = __float_as_uint(v);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & 0xffffe000u;
+}
+
+// The hardware does not look at the low bits of an operand.
+static inline float tf32_value(unsigned int bits) { return __uint_as_float(bits & 0xffffe000u); }
+
+// d += a b; who holds what: cuda_only/mma.cuh.
+static inline void mma_tf32(float* d, const unsigned int* a, const unsigned int* b) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (int k = 0; k < 8; ++k) {
+        const int row = 4 * g + k % 4, col = 8 * t + k % 4;
+        const float upper = tf32_value(__shfl_sync(0xffffffffu, a[k / 4 * 2], row));
+        const float lower = tf32_value(__shfl_sync(0xffffffffu, a[k / 4 * 2 + 1], row));
+        const float left = tf32_value(__shfl_sync(0xffffffffu, b[k / 4], col));
+        const float right = tf32_value(__shfl_sync(0xffffffffu, b[k / 4], col + 4));
+        d[0] += upper * left;
+        d[1] += upper * right;
+        d[2] += lower * left;
+        d[3] += lower * right;
+    }
+}
