@@ -27,3 +27,25 @@ def test_a_narrow_terminal_does_without_the_spare_columns() -> None:
 
 def test_what_is_no_number_is_not_available() -> None:
     assert text.figure(float("nan")) == "n/a" and text.figure(1234.5, 1) == "1,234.5"
+
+
+def test_hindsight_factors_say_when_the_other_never_got_there() -> None:
+    nan = float("nan")
+    assert text._factor({"median": 2.0, "low": 1.5, "high": 3.0, "unheld": 0}) == "2.0 (1.5-3.0)"
+    assert text._factor({"median": 2.0, "low": 2.0, "high": 2.0, "unheld": 1}) == ">2.0"
+    assert text._factor({"median": nan, "low": nan, "high": nan, "unheld": 2}) == "never"
+    assert text._factor({"median": nan, "low": nan, "high": nan, "unheld": 0}) == "n/a"
+
+
+def test_learning_has_a_line_for_each_agent_and_market_where_it_is_asked_for() -> None:
+    labels = {"market": "wavy", "preset": "foxhunt", "encoder": "mlp", "policy": "pi", "seed": 3}
+    shares = dict.fromkeys(("x rule", "of drift", "of the bound", "exit capture", "win rate"), 0.5)
+    row = labels | shares | {"net": 900.0, "worst": 800.0, "rule net": 450.0, "clear": 2, "judgements": 3, "trades": 90}
+    row |= {"steps": 4000, "held": 1, "of": 1, "seconds": 5.0}
+    intervals = {"low": 700.0, "high": 1100.0, "gross low": 720.0, "gross high": 1150.0, "rule high": 610.0}
+    judged = row | intervals | {"held out": "market 1000", "rule": "flow"}
+    found = {"rows": [row], "judgements": [judged]}
+    brief, whole = text.learn(found), text.learn(found, detail=True)
+    assert brief[0].rows[0][:5] == ("wavy, foxhunt, mlp, pi", "900", "800", "450", "2 of 3")
+    assert len(whole) == len(brief) + 2
+    assert whole[-1].rows[0][1:7] == ("3", "market 1000", "900", "700 to 1,100", "720 to 1,150", "flow 450")
