@@ -1,26 +1,53 @@
 // Spectral cap: largest singular value by one power iteration an update, and a bound on it (Miyato 2018).
 //
-// v <- unit(W^T u), u <- W v, sigma = |u|, u <- unit(u): the products are the device's; u is carried, so that the
+// v <- unit(W^T u), u <- W v, sigma = |u|, u <- unit(u): products in float32 on every device; u is carried, so that the
 // estimate (from below, it never exceeds the largest singular value) converges over iterations.
 #include "generated/isv_slots.cuh"
-#include "include/math.cuh"
-#include "include/reduce.cuh"
+#include "nets/spectral.cuh"
+
+// rl_spectral_right: one half of a power iteration, v = W^T u.
+// launch: threads (columns + 31) // 32, block 32
+// One thread 32 adjacent columns, rows in ascending order. w [HIDDEN_DIM, columns], left [HIDDEN_DIM], right [columns].
+extern "C" __global__ void rl_spectral_right(const float* w, const float* left, float* right, int columns) {
+    const int first = (blockIdx.x * blockDim.x + threadIdx.x) * SPECTRAL_LANES;
+    if (first >= columns) return;
+    const int count = columns - first < SPECTRAL_LANES ? columns - first : SPECTRAL_LANES;
+    float sum[SPECTRAL_LANES];
+    for (int c = 0; c < SPECTRAL_LANES; ++c) sum[c] = 0.0f;
+    for (int r = 0; r < HIDDEN_DIM; ++r) {
+        const float* row = w + (long long)r * columns + first;
+        for (int c = 0; c < count; ++c) sum[c] = fmaf(left[r], row[c], sum[c]);
+    }
+    for (int c = 0; c < count; ++c) right[first + c] = sum[c];
+}
+
+// rl_spectral_left: the other half, u = W v.
+// launch: threads HIDDEN_DIM, block 32
+// One thread a row, 32 sums, then pairwise. w [HIDDEN_DIM, columns], right [columns], left [HIDDEN_DIM].
+extern "C" __global__ void rl_spectral_left(const float* w, const float* right, float* left, int columns) {
+    const int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= HIDDEN_DIM) return;
+    const float* row = w + (long long)r * columns;
+    float sum[SPECTRAL_LANES];
+    for (int c = 0; c < SPECTRAL_LANES; ++c) sum[c] = 0.0f;
+    for (int j = 0; j < columns; j += SPECTRAL_LANES) {
+        const int count = columns - j < SPECTRAL_LANES ? columns - j : SPECTRAL_LANES;
+        for (int c = 0; c < count; ++c) sum[c] = fmaf(row[j + c], right[j + c], sum[c]);
+    }
+    for (int step = SPECTRAL_LANES / 2; step > 0; step >>= 1) {
+        for (int c = 0; c < step; ++c) sum[c] += sum[c + step];
+    }
+    left[r] = sum[0];
+}
 
 // rl_spectral_unit: x <- x / |x|.
 // launch: blocks 1, block 128
 // updates: direction
-// One block, fixed order. direction [n]; direction_norm [1] = |x| before. A zero vector (the first time) becomes a unit
-// vector of pseudo-random signs, so that no singular vector is left out by symmetry.
+// One block, fixed order. direction [n]; direction_norm [1] = |x| before. A zero vector becomes pseudo-random signs.
 extern "C" __global__ void rl_spectral_unit(float* direction, float* direction_norm, int n) {
     __shared__ float scratch[32];
-    float sum = 0.0f;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(direction[i], direction[i], sum);
-    const float norm = sqrtf(block_sum(sum, scratch));
-    const float start = 1.0f / sqrtf((float)n);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        const float sign = ((unsigned int)i * 2654435769u >> 31) != 0u ? -start : start;
-        direction[i] = norm == 0.0f ? sign : direction[i] / norm;
-    }
+    const float norm = spectral_norm_block(direction, n, scratch);
+    for (int i = threadIdx.x; i < n; i += blockDim.x) direction[i] = spectral_unit_item(direction[i], norm, i, n);
     if (threadIdx.x == 0) direction_norm[0] = norm;
 }
 

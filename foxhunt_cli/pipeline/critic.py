@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from foxhunt_cli.nets import c51, c51_update, distill, iqn, popart, spectral, target
+from foxhunt_cli.nets import c51, c51_update, distill, iqn, spectral, target
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import CriticBatch
 from foxhunt_cli.pipeline import fresh, learn
@@ -104,7 +104,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
     steps: list[Step | Fused] = [*_table(shape), *(update(shape, number) for number in range(shape.updates))]
-    return [*steps, *spectral.cap("q"), *spectral.cap("pi"), *popart.update()]
+    return [*steps, *spectral.care()]
 
 
 def _table(shape: Shape) -> list[Step]:

@@ -1,0 +1,83 @@
+// The once-an-iteration care of the heads in three kernels: spectral caps of both, PopArt.
+#include "generated/isv_slots.cuh"
+#include "nets/popart.cuh"
+#include "nets/spectral.cuh"
+
+#define CARE_ROWS 4        // rows of a block in W v, a warp each
+#define CARE_BLOCKS (HIDDEN_DIM / CARE_ROWS)
+#define CARE_ELEMENTS 1024  // weights of a block that caps
+
+// rl_care_right: v = W^T u of both heads.
+// launch: threads n_q + n_pi, block 128
+// fuses: rl_spectral_right
+// One thread a column, the C51 head's n_q columns first. w_q, w_pi [HIDDEN_DIM, n_*]; u_q, u_pi [HIDDEN_DIM]; v_q, v_pi
+// [n_*], not of length 1 yet.
+extern "C" __global__ void rl_care_right(const float* w_q, const float* w_pi, const float* u_q, const float* u_pi,
+                                         float* v_q, float* v_pi, int n_q, int n_pi) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n_q) {
+        v_q[i] = spectral_right_item(w_q, u_q, n_q, i);
+    } else if (i < n_q + n_pi) {
+        v_pi[i - n_q] = spectral_right_item(w_pi, u_pi, n_pi, i - n_q);
+    }
+}
+
+// rl_care_left: u = W v / |v| of both heads, and PopArt.
+// launch: blocks 2 * (HIDDEN_DIM // 4) + 1, block 128
+// updates: isv, w_v, b_v, w_v_ctx, nonfinite_parts
+// fuses: rl_spectral_unit, rl_spectral_left, rl_popart_update
+// A block has four rows of a head, a warp each, whose lanes are the 32 sums of rl_spectral_left; it measures v itself. The
+// last block is rl_popart_update. left [2, HIDDEN_DIM]: u of both heads, not of length 1 yet.
+extern "C" __global__ void rl_care_left(const float* w_q, const float* w_pi, const float* v_q, const float* v_pi,
+                                        const float* value_target, float* left, float* isv, float* w_v, float* b_v,
+                                        float* w_v_ctx, int* nonfinite_parts, int part, int n_q, int n_pi, int rows,
+                                        int n_w, int n_b, int n_ctx) {
+    __shared__ float scratch[32];
+    const int block = blockIdx.x;
+    if (block == 2 * CARE_BLOCKS) {
+        popart_update_block(value_target, isv, w_v, b_v, w_v_ctx, nonfinite_parts, part, rows, n_w, n_b, n_ctx);
+        return;
+    }
+    const bool q = block < CARE_BLOCKS;
+    const float *w = q ? w_q : w_pi, *v = q ? v_q : v_pi;
+    const int n = q ? n_q : n_pi, lane = threadIdx.x % SPECTRAL_LANES;
+    const int r = block % CARE_BLOCKS * CARE_ROWS + threadIdx.x / SPECTRAL_LANES;
+    const float norm = spectral_norm_block(v, n, scratch);
+    const float* row = w + (long long)r * n;
+    float sum = 0.0f;
+#pragma unroll 8
+    for (int j = lane; j < n; j += SPECTRAL_LANES) sum = fmaf(row[j], spectral_unit_item(v[j], norm, j, n), sum);
+    sum = warp_sum(sum);
+    if (lane == 0) left[(q ? 0 : HIDDEN_DIM) + r] = sum;
+}
+
+// rl_care_cap: sigma = |u|, u of length 1, W <- W cap / sigma where sigma is above the cap; both heads.
+// launch: blocks (HIDDEN_DIM*n_q + 1023) // 1024 + (HIDDEN_DIM*n_pi + 1023) // 1024, block 128
+// updates: isv, w_q, w_pi
+// fuses: rl_spectral_cap, rl_spectral_unit
+// A block has 1024 weights of a head and measures u itself; the first of a head writes u, its norm and the slot. Slots
+// read: SPECTRAL_CAP; written: slot_q, slot_pi.
+extern "C" __global__ void rl_care_cap(const float* left, float* w_q, float* w_pi, float* u_q, float* u_pi,
+                                       float* norm_q, float* norm_pi, float* isv, int slot_q, int slot_pi, int n_q,
+                                       int n_pi) {
+    __shared__ float scratch[32];
+    const int blocks_q = (HIDDEN_DIM * n_q + CARE_ELEMENTS - 1) / CARE_ELEMENTS;
+    const bool q = (int)blockIdx.x < blocks_q;
+    const int block = q ? blockIdx.x : blockIdx.x - blocks_q, n = HIDDEN_DIM * (q ? n_q : n_pi);
+    const float* raw = left + (q ? 0 : HIDDEN_DIM);
+    const float sigma = spectral_norm_block(raw, HIDDEN_DIM, scratch), cap = isv[ISV_SPECTRAL_CAP];
+    if (block == 0) {
+        float* u = q ? u_q : u_pi;
+        for (int i = threadIdx.x; i < HIDDEN_DIM; i += blockDim.x) {
+            u[i] = spectral_unit_item(raw[i], sigma, i, HIDDEN_DIM);
+        }
+        if (threadIdx.x == 0) {
+            (q ? norm_q : norm_pi)[0] = sigma;
+            isv[q ? slot_q : slot_pi] = sigma;
+        }
+    }
+    if (!(sigma > cap)) return;
+    float* w = q ? w_q : w_pi;
+    const int end = (block + 1) * CARE_ELEMENTS < n ? (block + 1) * CARE_ELEMENTS : n;
+    for (int i = block * CARE_ELEMENTS + threadIdx.x; i < end; i += blockDim.x) w[i] *= cap / sigma;
+}
