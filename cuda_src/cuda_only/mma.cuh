@@ -1,6 +1,6 @@
 // Tensor-core and asynchronous-copy instructions (sm_80 and newer), one small function each.
 //
-// The only place with inline PTX. On older architectures the functions are absent: whoever uses them guards with
+// Inline PTX stands here and in half.cuh alone. On older architectures the functions are absent: whoever uses them guards with
 // __CUDA_ARCH__ >= 800 and the host does not launch those kernels there.
 #pragma once
 

@@ -22,7 +22,7 @@ from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.oracles.witness import Witness
 
-HOPPER = 90  # compute capability 9.0: thread-block clusters and large shared memory
+HOPPER = 90  # compute capability 9.0: what the kernels of cuda_only are written for
 
 
 @dataclass(frozen=True)

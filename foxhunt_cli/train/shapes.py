@@ -63,7 +63,7 @@ def shape_of(config: RunConfig, device: Device | None = None) -> Shape:
 def fusion_of(config: RunConfig, device: Device | None) -> Fusion:
     """Fused kernels run on a GPU unless the config says no; those with TF32 products where all products are TF32.
 
-    These are written for Hopper: they share data within clusters of blocks and take more than 100 kB of shared memory.
+    These are written for Hopper, and measured there: some take more shared memory than older cards give a block.
     """
     if device is None or device.kind != "cuda" or not config.fused:
         return "none"
