@@ -1,7 +1,6 @@
 // Time between the snapshots of a window, for networks that live in continuous time.
 
-#define GAP_SCALE 0.2f          // brings the logarithm of market gaps (0 to 16) to order 1
-#define GAP_MS_PER_NS 1e-6f
+#include "market/gap.cuh"
 
 // gpu_window_gaps: real time gaps of the rows' windows on a logarithmic scale.
 // launch: threads W*B, block 128
@@ -12,12 +11,5 @@ extern "C" __global__ void gpu_window_gaps(const unsigned long long* ts_ns, cons
                                            int K, int W, int B) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= W * B) return;
-    const int w = i / B;
-    if (w == 0) {
-        gap[i] = 0.0f;
-        return;
-    }
-    const long long at = (long long)cursor[i % B] - (K - 1) + offset + w;
-    const float ms = (float)(ts_ns[at] - ts_ns[at - 1]) * GAP_MS_PER_NS;
-    gap[i] = GAP_SCALE * log1pf(ms);
+    gap[i] = window_gaps_item(ts_ns, cursor[i % B], offset, K, i / B);
 }

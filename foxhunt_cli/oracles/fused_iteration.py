@@ -27,6 +27,7 @@ _CHOICES = {
         "controllers": {name: "fixed" for name in control.CONTROLLERS if name != "per_beta"},
     },
     "policy alone": {"updates": 0},
+    "windows of an encoder with time": {"encoder": "full", "batch": 3},
 }  # fmt: skip
 _SEED = {"preset": "seed", "batch": 5, "encoder": "mlp", "replay_batch": 32, "replay_capacity": 1024,
          "episode_len": 64, "synthetic": {"snapshots": 12_000}}  # fmt: skip

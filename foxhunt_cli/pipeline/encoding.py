@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from foxhunt_cli.pipeline import critic, learn, rollout
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step
 
 _NOW, _NEXT = {"offset": "0"}, {"offset": "1"}
 _ONE_WINDOW, _INTO_NEXT = {"W": "K"}, {"x": "x_next"}
 
 
-def before_steps(shape: Shape, *, draw_episodes: bool, policy: bool, features: bool) -> list[Step]:
+def before_steps(shape: Shape, *, draw_episodes: bool, policy: bool, features: bool) -> list[Step | Fused]:
     """Windows, a clean start for rows on a new episode, encodings.
 
     policy: the encodings and outputs of the policy. features: the critic's encodings. An encoder that knows the
@@ -26,9 +26,7 @@ def before_steps(shape: Shape, *, draw_episodes: bool, policy: bool, features: b
         return [*draw, *_window_now(), *learn.window_forward(shape)]
     return [
         *draw,
-        Stage("snap_feature_assemble_batched", _NOW),
-        *rollout.iteration_begin(),
-        *learn.gaps(shape),
+        *_windows(shape),
         *(learn.forward(shape) if policy else ()),
         *(critic.encode(shape) if features else ()),
     ]
@@ -49,6 +47,13 @@ def behind_steps(shape: Shape) -> list[Step]:
 def follow_market(shape: Shape) -> list[Step]:
     """A row's own streaming features move on by the step that was just played."""
     return [Stage("rl_multires_features_update", _NEXT)] if shape.sees_position else []
+
+
+def _windows(shape: Shape) -> list[Step | Fused]:
+    """Windows of K + T snapshots with their gaps, and rows that are ready to play."""
+    gaps = learn.gaps(shape)
+    steps = (Stage("snap_feature_assemble_batched", _NOW), *rollout.iteration_begin(), *gaps)
+    return [Fused((Stage("rl_windows", _NOW),), steps, exact=True)] if gaps else [*steps]
 
 
 def _window_now() -> list[Step]:
