@@ -99,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(704, 1) rl_c51_next_tf32(
     unsigned int* rng_target_noise, float* isv, float* next_prob, float* is_weight, float* update_control,
     float* next_noises, int noise_blocks, int tiles, int fold, int n, int P, int R) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    __shared__ __align__(16) float rows[NEXT_ROWS * ROW_STRIDE];
+    __align__(16) __shared__ float rows[NEXT_ROWS * ROW_STRIDE];
     __shared__ float q[NEXT_ROWS][N_ACTIONS + 1];
     const int block = blockIdx.x, extra = block - P * ((R + NEXT_ROWS - 1) / NEXT_ROWS);
     if (extra < 0) {
@@ -124,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(352, 1) rl_c51_next_wide_tf32(
     unsigned int* rng_target_noise, float* isv, float* next_prob, float* is_weight, float* update_control,
     float* next_noises, int noise_blocks, int tiles, int fold, int n, int P, int R) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    __shared__ __align__(16) float rows[WIDE_ROWS * ROW_STRIDE];
+    __align__(16) __shared__ float rows[WIDE_ROWS * ROW_STRIDE];
     __shared__ float q[WIDE_ROWS][N_ACTIONS + 1];
     const int block = blockIdx.x, extra = block - P * ((R + WIDE_ROWS - 1) / WIDE_ROWS);
     if (extra < 0) {

@@ -26,7 +26,8 @@ _TILES = f"({_GROUPS}*HIDDEN_DIM/8)"  # of the optimiser: eight pairs, eight inp
 _BEHIND = f"(2*((HIDDEN_DIM*{_OUT} + 31)/32*32 + ({_OUT} + 31)/32*32))"
 _OTHERS = f"(N_CRITIC_CHUNKS*32 - {_BEHIND})"
 _NOISES = ("c51_noises_even", "c51_noises_odd")
-_WIDE_FROM = 2048  # rows from which on the weights are read for 64 rows at once
+WIDE_FROM = 2048
+"""Rows from which on the weights are read for 64 rows at once."""
 
 
 def _scratch(name: str, dims: str, unit: str, meaning: str) -> Buffer:
@@ -104,7 +105,7 @@ def launches(own: Update, again: Sequence[Step], iqn: Sequence[Step]) -> tuple[S
 
 def _next_state(own: Update) -> Stage:
     """Target distributions; the importance weights, the next noise and what decides the step come with them."""
-    wide = own.rows >= _WIDE_FROM
+    wide = own.rows >= WIDE_FROM
     width = 352 if wide else 704
     draws = own.noisy and not own.last
     return Stage(

@@ -235,10 +235,11 @@ def critic_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
         (256, 9, "path", 1), (256, 9, "path", 3), (70, 5, "path", 2), (2100, 9, "path", 1), (37, 1, "none", 2),
         (256, 9, "none", 1),
     ):  # fmt: skip
-        _compare_updates(trial, rows, classes, hindsight, updates)
+        compare_updates(trial, rows, classes, hindsight, updates)
 
 
-def _compare_updates(trial: Trial, rows: int, classes: int, hindsight: str, updates: int) -> None:
+def compare_updates(trial: Trial, rows: int, classes: int, hindsight: str, updates: int) -> None:
+    """U updates of ``rows`` rows as steps and as their tensor-core launches, from the same start."""
     capacity = 8192
     shape = Shape(rollout=1, batch=1, updates=updates, replay_batch=rows, capacity=capacity, hindsight=hindsight)
     case = f"R={rows}, P={classes}, {hindsight}, U={updates}"
