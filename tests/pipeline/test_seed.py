@@ -15,7 +15,7 @@ from foxhunt_cli.nets import policy
 from foxhunt_cli.nets.params import CHUNK
 from foxhunt_cli.pipeline import critic, encoding, iteration
 from foxhunt_cli.pipeline.shape import Shape
-from foxhunt_cli.pipeline.stage import Stage, Step
+from foxhunt_cli.pipeline.stage import Stage, Step, chosen
 from foxhunt_cli.train.engine import Engine, build_engine
 from foxhunt_cli.train.prepare import prepare_training
 from foxhunt_cli.train.shapes import shape_of
@@ -84,12 +84,13 @@ def test_shaping_is_free_without_path_targets() -> None:
 
 
 def _without_learning(shape: Shape) -> list[Step]:
-    return [
+    steps = [
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=True),
-        *iteration._environment_steps(shape, policy.draw(), gates=False),
+        *iteration.environment_steps(shape, policy.draw(), gates=False),
         *encoding.behind_steps(shape),
         Stage("gpu_advance_cursor"),
     ]
+    return chosen(steps, shape.fusion)
 
 
 @pytest.mark.parametrize("encoder", ["full", "mlp"])
