@@ -135,6 +135,47 @@ _GENERATORS = {
 }  # fmt: skip
 
 
+def _stepped(trial: Trial, fused: CriticRig, td: np.ndarray) -> CriticRig:
+    """A rig on which the single kernels have done what the step does, from what ``fused`` holds before it."""
+    rows, classes, capacity = (fused.dims[name] for name in ("R", "P", "C"))
+    steps = CriticRig(trial, rows, classes, capacity)
+    w, b = _from_parts(fused)
+    noises, after = fused.get("c51_noises_even"), fused.get("c51_noises_odd")
+    steps.set("sample_slot", fused.get("sample_slot"))
+    for name, value in (("grad_w_c51", w), ("grad_b_c51", b), ("c51_noise", noises[0]), ("c51_td", td)):
+        steps.set(name, value)
+    noisy = {f"grad_{kind}": f"grad_{kind}_c51" for kind in ("w", "b", "sw", "sb")} | {"noise": "c51_noise"}
+    size = {"inputs": "HIDDEN_DIM", "outputs": f"P*N_ACTIONS*{ATOMS}"}
+    steps.run(
+        [
+            Stage("rl_noisy_backward", noisy | size),
+            *gradient_norm("grad_w_c51", f"HIDDEN_DIM*P*N_ACTIONS*{ATOMS}", "Q_GRAD_NORM_EMA"),
+            *learn.optimiser("critic").steps,
+            *per.update_priorities(capacity, rows),
+            *polyak(),
+            *divergence(),
+        ]
+    )
+    steps.set("c51_noise", after[0])
+    steps.set("c51_target_noise", after[1])
+    steps.run(c51.compose_noise())
+    return steps
+
+
+def _check_slots(trial: Trial, case: str, rig: CriticRig, td: np.ndarray) -> None:
+    """What the step says of losses and targets, against the parts it adds up."""
+    block, pairs = rig.get("c51_block_parts").astype(np.float64), rig.dims["P"] * ACTIONS
+    told = {
+        "LOSS_Q": td.mean(),
+        "Q_TARGET_MAX": block[:, 0].max(),
+        "Q_TARGET_MIN": block[:, 1].min(),
+        "Q_TARGET_CLIP_RATE": block[:, 2].sum() / (len(td) * pairs),
+        "Q_BIAS_EMA": rig.get("c51_row_gap").mean(),
+    }
+    for name, want in told.items():
+        trial.close(f"{case}: {name}", want, rig.slot(name), 1e-5)
+
+
 @oracle("critic update")
 def critic_step_equals_its_steps(trial: Trial) -> None:
     """Adam on both heads, all target copies, next noisy weights, priorities, counters: against the single kernels.
@@ -142,32 +183,11 @@ def critic_step_equals_its_steps(trial: Trial) -> None:
     Gradients are the same bits; Adam's bias corrections are made here in float64, so parameters agree to rounding.
     """
     for rows, classes, capacity in ((70, 5, 1024), (9, 1, 64), (300, 9, 4096)):
-        case = f"R={rows}, P={classes}"
+        case, pairs = f"R={rows}, P={classes}", classes * ACTIONS
         fused = CriticRig(trial, rows, classes, capacity)
         _step_inputs(fused, np.random.default_rng(rows))
-        steps = CriticRig(trial, rows, classes, capacity)
-        w, b = _from_parts(fused)
-        td = fused.get("c51_td_parts").sum(0, dtype=np.float64) / (classes * ACTIONS)
-        for name in ("sample_slot", "c51_noises_even", "c51_noises_odd"):
-            steps.set(name, fused.get(name))
-        noises, after = fused.get("c51_noises_even"), fused.get("c51_noises_odd")
-        for name, value in (("grad_w_c51", w), ("grad_b_c51", b), ("c51_noise", noises[0]), ("c51_td", td)):
-            steps.set(name, value)
-        noisy = {f"grad_{kind}": f"grad_{kind}_c51" for kind in ("w", "b", "sw", "sb")} | {"noise": "c51_noise"}
-        size = {"inputs": "HIDDEN_DIM", "outputs": f"P*N_ACTIONS*{ATOMS}"}
-        steps.run(
-            [
-                Stage("rl_noisy_backward", noisy | size),
-                *gradient_norm("grad_w_c51", f"HIDDEN_DIM*P*N_ACTIONS*{ATOMS}", "Q_GRAD_NORM_EMA"),
-                *learn.optimiser("critic").steps,
-                *per.update_priorities(capacity, rows),
-                *polyak(),
-                *divergence(),
-            ]
-        )
-        steps.set("c51_noise", after[0])
-        steps.set("c51_target_noise", after[1])
-        steps.run(c51.compose_noise())
+        td = fused.get("c51_td_parts").sum(0, dtype=np.float64) / pairs
+        steps = _stepped(trial, fused, td)
         fused.run([c51_update.step(c51_update.Update(CriticBatch(), 0, 2, rows, path=True)), *c51_update.closing()])
         for name in ("params", "target_params", "adam_m", "adam_v"):
             trial.close(f"{case}: {name}", steps.get(name), fused.get(name), 1e-6)
@@ -177,16 +197,7 @@ def critic_step_equals_its_steps(trial: Trial) -> None:
         trial.close(f"{case}: tree", 1.0, fused.get("per_tree")[1] / steps.get("per_tree")[1], 1e-5)
         for name in ("Q_GRAD_NORM_EMA", "Q_DIVERGENCE_EMA", "PER_MAX_PRIORITY"):
             trial.close(f"{case}: {name}", 1.0, fused.slot(name) / steps.slot(name), ORDER)
-        trial.close(f"{case}: LOSS_Q", td.mean(), fused.slot("LOSS_Q"), 1e-5)
-        block = fused.get("c51_block_parts").astype(np.float64)
-        trial.close(f"{case}: Q_TARGET_MAX", block[:, 0].max(), fused.slot("Q_TARGET_MAX"), 1e-6)
-        trial.close(f"{case}: Q_TARGET_MIN", block[:, 1].min(), fused.slot("Q_TARGET_MIN"), 1e-6)
-        clipped = block[:, 2].sum() / (rows * classes * ACTIONS)
-        trial.close(f"{case}: Q_TARGET_CLIP_RATE", clipped, fused.slot("Q_TARGET_CLIP_RATE"), 1e-6)
-        trial.close(f"{case}: Q_BIAS_EMA", fused.get("c51_row_gap").mean(), fused.slot("Q_BIAS_EMA"), 1e-6)
-        for name in (f"noisy_{head}{kind}_c51" for head in ("", "target_") for kind in "wb"):
-            steps.set(name, steps.get(name))
-        pairs = classes * ACTIONS
+        _check_slots(trial, case, fused, td)
         for head, which in enumerate(("", "target_")):
             want, bias = packed(steps.get(f"noisy_{which}w_c51"), steps.get(f"noisy_{which}b_c51"), pairs)
             trial.close(f"{case}: next {which}weights", want, fused.get("c51_packed_w")[head], 2e-6)
