@@ -12,13 +12,18 @@
 // writes. Order of addition: fixed by the template arguments alone.
 #pragma once
 
-// Four adjacent floats of memory that is aligned to four floats.
+// Four adjacent floats of memory that is aligned to 16 bytes; the sanitized build of the CPU device checks that it is.
+struct alignas(16) FourFloats {
+    float v[4];
+};
+
 static __device__ __forceinline__ void load4(const float* from, float* to) {
 #ifdef __CUDACC_RTC__
     const float4 v = *(const float4*)from;
     to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 #else
-    for (int i = 0; i < 4; ++i) to[i] = from[i];
+    const FourFloats four = *(const FourFloats*)from;
+    for (int i = 0; i < 4; ++i) to[i] = four.v[i];
 #endif
 }
 
@@ -26,7 +31,7 @@ static __device__ __forceinline__ void store4(float* to, const float* from) {
 #ifdef __CUDACC_RTC__
     *(float4*)to = make_float4(from[0], from[1], from[2], from[3]);
 #else
-    for (int i = 0; i < 4; ++i) to[i] = from[i];
+    *(FourFloats*)to = {{from[0], from[1], from[2], from[3]}};
 #endif
 }
 

@@ -68,7 +68,7 @@ struct Heads {
         float h[M * HEADS_STRIDE], outputs[M * STRIDE], logits[M * HEADS_FRD_STRIDE];
         float frd_loss[M * N_HORIZONS], direction_loss[M * N_HORIZONS], outcome_loss[M], outcome_hit[M];
         float scale[3];  // factor of each head's gradient: its weight / its labels
-        float staged[STAGED ? FIRST + SECOND : 4];
+        alignas(16) float staged[STAGED ? FIRST + SECOND : 4];  // read and written four at a time
     };
     struct Sums {
         float of[HEADS_SUMS], bias;  // bias: gradient of one column's bias, this thread's
