@@ -71,8 +71,7 @@ class Curve:
 
     def of(self, policy: str, metric: str = NET) -> list[float]:
         """A metric at each evaluation, NaN where it had no number; empty for a policy that the run does not have."""
-        values = self.policies.get(policy, {}).get(metric, [])
-        return [_NAN if value is None else float(value) for value in values]
+        return [float(value) for value in self.policies.get(policy, {}).get(metric, [])]
 
     def last(self, policy: str, metric: str = NET) -> float:
         """The metric at the last evaluation; NaN where there is none."""
@@ -131,8 +130,7 @@ class Grower:
         if self._file is None or not self._file.is_file():
             return []
         try:
-            curves = orjson.loads(self._file.read_bytes())["curves"]
-            return [c for c in curves if Curve(**c)]
+            return [_numbers(curve) for curve in orjson.loads(self._file.read_bytes())["curves"] if Curve(**curve)]
         except (ValueError, KeyError, TypeError):
             raise ConfigError(f"--curves {self._file}: expected a file that this bench wrote; name another") from None
 
@@ -193,6 +191,15 @@ class Grower:
         self._console.note(
             f"bench: {title}: {nets} USD / 1,000 steps, flow {curve.flow:+,.1f}, {curve.seconds[-1]:,.0f} s{fault}"
         )
+
+
+def _numbers(read: Any) -> Any:
+    """What JSON made of a NaN, null, is one again."""
+    if isinstance(read, dict):
+        return {name: _numbers(value) for name, value in read.items()}
+    if isinstance(read, list):
+        return [_numbers(value) for value in read]
+    return _NAN if read is None else read
 
 
 def _key(config: RunConfig, every: int, held_out: int) -> str:

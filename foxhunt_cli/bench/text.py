@@ -153,16 +153,17 @@ def learn(found: dict[str, Any], *, detail: bool = False) -> list[Block]:
                 figure(r["seconds"], 1),
             )
         )
-    names = ("market, preset, encoder, policy", "net", "worst", "rule", "clear", "x rule", "drift", "bound", "capture")
+    names = ("run", "net", "worst", "rule", "clear", "x rule", "drift", "bound", "capture")
     return [
         Columns(
-            (*names, "win rate", "trades", "holds flow", "seconds"),
+            (*names, "wins", "trades", "holds flow", "s"),
             rows,
-            spare=("rule", "capture", "win rate", "trades", "holds flow", "seconds"),
+            spare=("rule", "capture", "wins", "trades", "holds flow", "s"),
         ),
-        "held out, net USD / 1,000 steps, medians; worst: the least; rule: the best of hold, random, moving average,",
-        "flow; clear: whose 95 % interval lies above the rule's; drift, bound: share of what knowing the generator's",
-        "drift, or all of the future, would earn; holds flow: steps until it holds the flow rule's PnL on its own data",
+        "run: market, preset, encoder, policy; net USD / 1,000 steps on held-out markets, medians; worst: the least;",
+        "rule: the best of hold, random, moving average, flow; clear: whose 95 % interval lies above the rule's;",
+        "drift, bound: share of what knowing the generator's drift, or all of the future, would earn; holds flow:",
+        "steps until it holds the flow rule's PnL on its own data; s: seconds of training",
         *(["", _judgements(found["judgements"])] if detail else []),
     ]
 
@@ -172,7 +173,7 @@ def _judgements(judgements: Sequence[dict[str, Any]]) -> Columns:
         (
             f"{j['market']}, {j['preset']}, {j['encoder']}, {j['policy']}",
             str(j["seed"]),
-            j["held out"],
+            j["held out"].removeprefix("market "),
             figure(j["net"]),
             f"{figure(j['low'])} to {figure(j['high'])}",
             f"{figure(j['gross low'])} to {figure(j['gross high'])}",
@@ -183,14 +184,5 @@ def _judgements(judgements: Sequence[dict[str, Any]]) -> Columns:
         )
         for j in judgements
     ]
-    names = (
-        "market, preset, encoder, policy",
-        "seed",
-        "held out",
-        "net",
-        "95 %",
-        "gross 95 %",
-        "best rule",
-        "its high",
-    )
-    return Columns((*names, "drift", "bound", "capture", "trades"), rows, ("held out", "best rule"), ("gross 95 %",))
+    names = ("run", "seed", "market", "net", "95 %", "gross 95 %", "best rule", "high")
+    return Columns((*names, "drift", "bound", "capture", "trades"), rows, ("market", "best rule"), ("gross 95 %",))

@@ -52,6 +52,16 @@ def test_hindsight_compares_and_continues(tmp_path: Path, monkeypatch: pytest.Mo
     assert [r["steps"] for r in again["rows"]] == [r["steps"] for r in found["rows"]]
 
 
+def test_judgements_from_a_file_are_those_that_were_made(tmp_path: Path) -> None:
+    """An agent without a trade has figures that are no numbers."""
+    choice = {"markets": ["noise"], "presets": ["foxhunt"], "encoders": ["mlp"], "seeds": 1}
+    file, quiet = tmp_path / "curves.json", Terminal(quiet=True)
+    made, read = (learn.run(configure, Grower(48, file, quiet, held_out=1), **choice) for _ in range(2))
+    for was, now in zip(made["judgements"] + made["rows"], read["judgements"] + read["rows"], strict=True):
+        assert was.keys() == now.keys()
+        assert all(now[name] == value or (value != value and now[name] != now[name]) for name, value in was.items())
+
+
 def test_an_unknown_kind_is_refused_before_any_training() -> None:
     with pytest.raises(ValueError, match="none3.*got 'all'"):
         hindsight.run(configure, Grower(16, None, Terminal(quiet=True)), kinds=["all"], seeds=1)

@@ -48,4 +48,4 @@ def test_learning_has_a_line_for_each_agent_and_market_where_it_is_asked_for() -
     brief, whole = text.learn(found), text.learn(found, detail=True)
     assert brief[0].rows[0][:5] == ("wavy, foxhunt, mlp, pi", "900", "800", "450", "2 of 3")
     assert len(whole) == len(brief) + 2
-    assert whole[-1].rows[0][1:7] == ("3", "market 1000", "900", "700 to 1,100", "720 to 1,150", "flow 450")
+    assert whole[-1].rows[0][1:7] == ("3", "1000", "900", "700 to 1,100", "720 to 1,150", "flow 450")
