@@ -24,6 +24,7 @@
 #endif
 #endif
 #ifdef FH_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -182,6 +183,10 @@ inline void Block::leave(void** saved, unsigned self, bool dying) {
         stack = int(entry_stack_);
         // Tops are staggered: equal offsets in every stack would fall into the same few cache sets.
         const size_t stagger = 64 + (entry_stack_ % 24) * 128;
+#ifdef FH_ASAN
+        // The last frame of the fiber that died here never returned: its red zones would meet those who come now.
+        __asan_unpoison_memory_region(stacks_[entry_stack_], STACK_BYTES);
+#endif
         target = prepare_stack(stacks_[entry_stack_], STACK_BYTES - stagger, &Block::entry);
     } else if (ready_count_) {
         const unsigned t = ready_[ready_head_];
