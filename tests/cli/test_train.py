@@ -71,7 +71,7 @@ def test_log_every_keeps_whole_records(trained: Path) -> None:
 
 
 def test_eval_repeats_the_figures_of_the_run(trained: Path) -> None:
-    """Long enough for the critic, both heads of it, and its target copies to have moved away from where they started."""
+    """Long enough for the critic, both its heads, and its target copies to have moved away from where they started."""
     length = ["--steps", "480", "--replay-batch", "32", "--encoder", "mlp", "--set", "isv.p_min=0.05"]
     foxhunt("train", *SMALL, *length, "--set", "isv.target_tau=0.05", "--set", "isv.ensemble_alpha=0.5",
             "--name", "judged", cwd=trained)  # fmt: skip
