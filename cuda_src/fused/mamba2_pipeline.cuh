@@ -26,7 +26,7 @@
 #define ROW_PARTS (ROW_PART_NORM + MAMBA_INNER)
 
 // The end of a stage, for all threads of the block. One function: each role calls it from a loop of its own.
-static __device__ inline void row_barrier() { __syncthreads(); }
+static __device__ inline void row_barrier() { block_barrier_of_roles(); }
 
 // x, B and C of a chunk, and the step size and decay of its heads.
 struct RowTile {

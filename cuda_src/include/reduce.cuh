@@ -13,6 +13,16 @@
 
 #define REDUCE_FULL_WARP 0xffffffffu
 
+// All threads of the block meet; whole warps may come from different places in the code (roles with loops of their
+// own), where __syncthreads() must be the same one for all: a barrier that counts threads.
+static __device__ inline void block_barrier_of_roles() {
+#ifdef __CUDACC_RTC__
+    asm volatile("barrier.sync 1, %0;" ::"r"(blockDim.x) : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
 // Largest of two; a NaN on either side wins (fmaxf would hide it). The sign of a zero is unspecified.
 static __device__ inline float max_keep_nan(float a, float b) { return (a != a || a > b) ? a : b; }
 

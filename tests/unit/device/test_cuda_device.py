@@ -275,7 +275,7 @@ def test_product_refuses_its_own_operand(device):
 
 
 def test_out_of_memory_says_what_to_do(device):
-    with pytest.raises(DeviceError, match="lower --batch"):
+    with pytest.raises(DeviceError, match="Lower --batch"):
         device.zeros(1 << 44, np.float32)
 
 
