@@ -54,6 +54,8 @@ ONLY_GROWS = {
     "C51_V_MAX": "only grows, and no reward or target has left it",
     "C51_V_MIN": "only grows, and no reward or target has left it",
 }
+# What never moves while another slot holds a value: (slot, value, why).
+STANDS = {"IQN_LR": ("LR_FINAL_SHARE", 1.0, "the decline over the run is all that changes it, and lr_final_share is 1")}
 BY_DESIGN = {"PER_BETA": "annealed to 1 by the end of the run", "N_STEP": "constant in a run"}
 
 
@@ -85,9 +87,20 @@ def _state(slot: Slot, summary: Summary, kernels: Collection[str] | None) -> Sta
         return State(slot, "moves", f"{series.first:g} -> {series.last:g}")
     if _waits(slot, summary):
         return State(slot, "waiting", f"{series.last:g}: its input has seen nothing yet")
+    if (still := _stands(slot, summary)) is not None:
+        return State(slot, "fixed", f"{series.last:g}: {still}")
     if slot.name in ONLY_GROWS:
         return State(slot, "waiting", f"{series.last:g}: {ONLY_GROWS[slot.name]}")
     return State(slot, "dead", f"{series.last:g} throughout, although its input is live and it is at no bound")
+
+
+def _stands(slot: Slot, summary: Summary) -> str | None:
+    """Why another slot's value keeps the controller where it is; None where it does not."""
+    if slot.name not in STANDS:
+        return None
+    other, value, why = STANDS[slot.name]
+    series = summary.get(by_name()[other].field)
+    return why if series is not None and series.constant and series.last == value else None
 
 
 def _at_bound(slot: Slot, summary: Summary) -> tuple[int, float]:

@@ -16,6 +16,7 @@ from foxhunt_cli.diag.compare import rows as figures
 from foxhunt_cli.diag.controllers import states
 from foxhunt_cli.diag.summary import summarize
 from foxhunt_cli.diag.tail import is_being_written, last_records, merge, new_records
+from foxhunt_cli.isv.table import by_name
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +118,17 @@ def test_states_of_a_controller(tmp_path, rows, clip, kl, kernels, status):
         row["isv_config"] = {"kl_target": 0.01}
     found = {s.slot.name: s for s in states(summarize(write_run(tmp_path, rows)), kernels)}
     assert found["PPO_CLIP_EPS"].status == status, found["PPO_CLIP_EPS"].text
+
+
+@pytest.mark.parametrize(("share", "status"), [(1.0, "fixed"), (0.05, "dead")])
+def test_a_rate_that_only_declines_stands_where_nothing_declines(tmp_path, rows, share, status):
+    def standing(row):
+        row["controllers"] |= {"iqn_lr": 0.001}
+        row["isv_config"] = {"lr_final_share": share}
+
+    summary = summarize(write_run(tmp_path, changed(rows, standing)))
+    kernels = {by_name()["IQN_LR"].owner}
+    assert {state.slot.name: state.status for state in states(summary, kernels)}["IQN_LR"] == status
 
 
 def test_comparison_names_what_differs(tmp_path, rows):
