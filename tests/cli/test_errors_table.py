@@ -104,7 +104,7 @@ TABLE = [
     ("train --set isv.gamma=2", nothing, 2, ["gamma", "2", "[0.9, 0.999]"]),
     ("train --device cpu --set controllers.gama=on", nothing, 2, ["controllers.gama: no such controller", "gamma"]),
     ("train --device cpu --set replay_capacity=1000", nothing, 2, ["replay_capacity: got 1,000", "power of two"]),
-    ("train --device cpu -b 512 --set replay_capacity=1024", nothing, 2, ["replay_capacity: got 1,024", "a smaller batch"]),
+    ("train --device cpu -b 512 --set replay_capacity=1024", nothing, 2, ["capacity: got 1,024", "a smaller batch"]),
     ("train --device cpu --data words.csv", text_files, 5, ["words.csv"]),
     ("train --device cpu --data empty.csv", text_files, 5, ["empty.csv"]),
     ("train --device cpu --data runs", nothing, 6, ["runs"]),
