@@ -40,8 +40,8 @@ _BEFORE_REPLAY = {
     "replay: push": r"rl_per_",
     "replay: hindsight": r"rl_hindsight_",
     "policy losses": r"zero nonfinite|rl_value_rows|gae_|rl_advantage|ppo_clipped|rl_value_loss|rl_loss_reduce",
-    "distillation": r"rl_path_next|rl_atom_support|c51( |$)|rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap|rl_q_pi|rl_distill"
-    r"|rl_kl_reference",
+    "distillation": r"rl_path_next|rl_atom_support|c51( |$)|rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap"
+    r"|rl_q_pi|rl_distill|rl_kl_reference",
     "policy and value backward": r"(pi|v) grad",
     "supervised heads": r"gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
     "critic gradient": r"rl_moment_batch|rl_path_targets|rl_sample_noise|rl_noisy|zero c51|zero critic_grad|argmax_exp"
