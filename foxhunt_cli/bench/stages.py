@@ -46,7 +46,6 @@ _BEFORE_REPLAY = {
     "supervised heads": r"gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
     "critic gradient": r"rl_moment_batch|rl_path_targets|rl_sample_noise|rl_noisy|zero c51|zero critic_grad|argmax_exp"
     r"|rl_q_|rl_sample_tau|rl_add_encoding",
-    "critic: path targets": r"rl_path_next_class",
     "optimiser": r"rl_grad_|rl_adam",
 }
 _IN_REPLAY = {
