@@ -62,8 +62,9 @@ def run(
     place = torch_place(device)
     rows: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
-    for config in configs:
-        rows += _compare(device, market, config, place, variants, missing, seconds / len(configs), repeats, console)
+    with _like_our_cpu(place):
+        for config in configs:
+            rows += _compare(device, market, config, place, variants, missing, seconds / len(configs), repeats, console)
     from foxhunt_cli.bench.peer_base import LEFT_OUT
 
     return _heading(device, place) | {"repeats": repeats, "left_out": list(LEFT_OUT), "missing": missing, "rows": rows}
@@ -93,7 +94,6 @@ def torch_place(device: Device) -> torch.device:
 
     if device.kind != "cuda":
         torch.set_num_threads(getattr(device, "threads", 1))
-        torch.set_flush_denormal(True)
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise MissingExtra(
@@ -102,6 +102,18 @@ def torch_place(device: Device) -> torch.device:
         )
     torch.backends.cuda.matmul.allow_tf32 = getattr(device, "precision", "tf32") == "tf32"
     return torch.device("cuda", getattr(device, "index", 0))
+
+
+@contextmanager
+def _like_our_cpu(place: torch.device) -> Iterator[None]:
+    """Denormals become zero on a CPU, as they do in our plans; afterwards this thread counts with them again."""
+    import torch
+
+    torch.set_flush_denormal(place.type == "cpu")
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def _heading(device: Device, place: torch.device) -> dict[str, Any]:

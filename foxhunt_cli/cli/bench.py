@@ -230,7 +230,7 @@ def learn(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Learning curves, and what trained agents earn on held-out markets.
+    """Learning curves and what agents earn on held-out markets.
 
     One run for each market, preset, encoder and seed. Beside the agents: the best rule, a policy that is given the
     drift of the generator, and perfect foresight.
@@ -271,9 +271,10 @@ def peers(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to measure in all.")] = 20.0,
     json: Json = False,
 ) -> None:
-    """Our training iteration beside the same iteration in PyTorch: eager, and compiled (on a GPU one CUDA graph).
+    """Our training iteration beside the same in PyTorch.
 
-    Compiling takes a minute or more a size. --preset seed compares the form with two windows and one step.
+    PyTorch runs eager and compiled (on a GPU as one CUDA graph). Compiling takes a minute or more a size. --preset seed
+    compares the form with two windows and one step.
 
     \b
     Examples:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from foxhunt_cli.bench import peers
@@ -175,3 +176,11 @@ def test_what_the_peer_does_not_do_is_refused_by_name(sets: tuple[str, ...], nam
 def test_an_unknown_variant_is_a_usage_error() -> None:
     done = command("--variants", "jit")
     assert done.returncode == 2 and "--variants" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_denormals_count_again_after_the_comparison() -> None:
+    torch = pytest.importorskip("torch", reason=NEEDED)
+    with pytest.raises(KeyError), peers._like_our_cpu(torch.device("cpu")):
+        assert not (np.full(1, 1e-310) * 1.0).any()
+        raise KeyError
+    assert (np.full(1, 1e-310) * 1.0).any()
