@@ -20,6 +20,9 @@ Array = Any
 Progress = Callable[[int, int, str], None]
 
 
+HOPPER = 90  # compute capability 9.0: what the kernels of cuda_only are written for
+
+
 class DeviceError(RuntimeError):
     """No usable device, or the device failed. The message says what to do."""
 

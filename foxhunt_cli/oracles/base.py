@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.device.base import Device
+from foxhunt_cli.device.base import HOPPER, Device
 from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.oracles.witness import Witness
-
-HOPPER = 90  # compute capability 9.0: what the kernels of cuda_only are written for
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets import c51, c51_update
 from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, polyak
-from foxhunt_cli.oracles.base import HOPPER, Skipped, Trial, oracle
+from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.critic_rig import ACTIONS, ATOMS, CriticRig
 from foxhunt_cli.pipeline import critic, learn
 from foxhunt_cli.pipeline.shape import Shape
@@ -240,8 +240,7 @@ def critic_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
     zero may change their sign). Where two actions are nearly equal the heads may choose another, which shows in means
     over a small batch: slots agree to 2e-2, after several updates to 5e-2.
     """
-    if getattr(trial.device, "capability", 0) < HOPPER:
-        raise Skipped("kernels with tensor cores run on a GPU from compute capability 9.0 on")
+    trial.needs_tensor_cores()
     for rows, classes, hindsight, updates in (
         (256, 9, "path", 1), (256, 9, "path", 3), (70, 5, "path", 2), (2100, 9, "path", 1), (37, 1, "none", 2),
         (256, 9, "none", 1),

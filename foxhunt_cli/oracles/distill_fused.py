@@ -8,7 +8,7 @@ import numpy as np
 
 from foxhunt_cli.nets import c51, distill, iqn
 from foxhunt_cli.nets.target import BUFFERS as SHARED
-from foxhunt_cli.oracles.base import HOPPER, Skipped, Trial, oracle
+from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, isv_values
 from foxhunt_cli.pipeline.stage import chosen
 
@@ -116,8 +116,7 @@ def mean_embedding_in_one_kernel_equals_its_steps(trial: Trial) -> None:
 @oracle("distill")
 def fused_action_values_match_float64(trial: Trial) -> None:
     """Product, softmax and expectation of both critics in one kernel on tensor cores: one row, few, many tiles."""
-    if getattr(trial.device, "capability", 0) < HOPPER:
-        raise Skipped("tensor cores and 160 kB of shared memory: a GPU of compute capability 9.0 or newer")
+    trial.needs_tensor_cores()
     compare_values(trial, ((1, 9), (300, 9), (5000, 9), (33, 1), (700, 17)))
 
 

@@ -11,7 +11,7 @@ from foxhunt_cli.device.rng import seed_states
 from foxhunt_cli.nets import iqn
 from foxhunt_cli.nets.target import BUFFERS as SHARED
 from foxhunt_cli.nets.target import CriticBatch
-from foxhunt_cli.oracles.base import HOPPER, Skipped, Trial, oracle
+from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, isv_values
 from foxhunt_cli.pipeline.stage import chosen
 
@@ -97,10 +97,7 @@ def iqn_fused_executed_update_equals_its_steps(trial: Trial) -> None:
 @oracle("iqn")
 def iqn_fused_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
     """Both forms with TF32 products."""
-    if getattr(trial.device, "capability", 0) < HOPPER:
-        raise Skipped(
-            "kernels with tensor cores and 120 kB of shared memory run on a GPU from compute capability 9.0 on"
-        )
+    trial.needs_tensor_cores()
     for path in (True, False):
         compare_update(trial, "tf32", path, TF32)
 

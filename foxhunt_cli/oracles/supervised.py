@@ -8,7 +8,7 @@ import numpy as np
 
 from foxhunt_cli.nets import supervised
 from foxhunt_cli.nets.target import BUFFERS as SHARED
-from foxhunt_cli.oracles.base import HOPPER, Skipped, Trial, oracle
+from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, isv_values
 from foxhunt_cli.pipeline.stage import chosen
 
@@ -103,8 +103,7 @@ def fused_heads_equal_their_steps(trial: Trial) -> None:
 @oracle("supervised")
 def fused_heads_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
     """The same with TF32 products."""
-    if getattr(trial.device, "capability", 0) < HOPPER:
-        raise Skipped("tensor cores and 180 kB of shared memory: a GPU of compute capability 9.0 or newer")
+    trial.needs_tensor_cores()
     compare_heads(trial, "tf32", TF32)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
-from foxhunt_cli.device.base import Device
+from foxhunt_cli.device.base import HOPPER, Device
 from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.pipeline import control
@@ -18,7 +18,6 @@ from foxhunt_cli.pipeline.stage import Fusion
 from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 PASSES_MAX, STEPS_A_PASS = 4, 2048  # on-policy passes an iteration, and what one is in slot ROLLOUT_STEPS
-HOPPER = 90  # compute capability 9.0
 
 _OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
 _OF_DISTILLATION = {"distill_lambda", "distill_temperature"}

@@ -6,41 +6,24 @@ order other than their numbers'.
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
+from tensor_cores import emulated, trial_of
 
-from foxhunt_cli.device.cpu import CpuDevice
-from foxhunt_cli.kernels.contract import parse_file
-from foxhunt_cli.kernels.registry import cuda_root, kernel
 from foxhunt_cli.nets import c51_update
 from foxhunt_cli.oracles import critic_rig, critic_update
-from foxhunt_cli.oracles.base import Trial
 from foxhunt_cli.pipeline import build
 
 FILES = ("c51_next_tf32.cu", "c51_update_tf32.cu", "iqn_update_tf32.cu")
-FOLDERS = ("include", "generated", "env", "nets", "replay", "fused", "cuda_only")
 
 
 @pytest.fixture(scope="module")
 def contracts(tmp_path_factory):
-    root = tmp_path_factory.mktemp("critic") / "cuda_src"
-    for folder in FOLDERS:
-        shutil.copytree(cuda_root() / folder, root / folder, ignore=shutil.ignore_patterns("*.cu"))
-    shutil.copy(Path(__file__).parent / "tf32_on_cpu.cuh", root / "cuda_only" / "mma.cuh")
-    copies = [shutil.copy(cuda_root() / "cuda_only" / name, root / "fused" / name) for name in FILES]
-    return {contract.name: contract for copy in copies for contract in parse_file(Path(copy))}
+    return emulated(tmp_path_factory.mktemp("critic"), FILES)
 
 
 @pytest.fixture
 def trial(contracts, monkeypatch):
-    for module in (build, critic_rig):
-        monkeypatch.setattr(module, "kernel", lambda name: contracts.get(name) or kernel(name))
-    trial = Trial(CpuDevice(order="random:2", poison=True))
-    yield trial
-    assert trial.checks
-    assert all(check.ok for check in trial.checks), [vars(check) for check in trial.checks if not check.ok]
+    yield from trial_of(contracts, monkeypatch, (build, critic_rig))
 
 
 @pytest.mark.parametrize(("rows", "classes", "hindsight", "updates"), [(40, 3, "path", 2), (21, 1, "none", 2)])

@@ -6,16 +6,10 @@ is poisoned and threads run in another order than their numbers'.
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
+from tensor_cores import emulated, trial_of
 
-from foxhunt_cli.device.cpu import CpuDevice
-from foxhunt_cli.kernels.contract import parse_file
-from foxhunt_cli.kernels.registry import cuda_root, kernel
 from foxhunt_cli.oracles import distill_fused, head_rig, iqn_update, supervised
-from foxhunt_cli.oracles.base import Trial
 from foxhunt_cli.pipeline import build
 
 FILES = ("iqn_update_tf32.cu", "ensemble_tf32.cu", "heads_update_tf32.cu")
@@ -23,22 +17,12 @@ FILES = ("iqn_update_tf32.cu", "ensemble_tf32.cu", "heads_update_tf32.cu")
 
 @pytest.fixture(scope="module")
 def contracts(tmp_path_factory):
-    root = tmp_path_factory.mktemp("heads") / "cuda_src"
-    for folder in ("include", "generated", "nets", "fused", "cuda_only"):
-        shutil.copytree(cuda_root() / folder, root / folder, ignore=shutil.ignore_patterns("*.cu"))
-    shutil.copy(Path(__file__).parent / "tf32_on_cpu.cuh", root / "cuda_only" / "mma.cuh")
-    copies = [shutil.copy(cuda_root() / "cuda_only" / name, root / "fused" / name) for name in FILES]
-    return {contract.name: contract for copy in copies for contract in parse_file(Path(copy))}
+    return emulated(tmp_path_factory.mktemp("heads"), FILES)
 
 
 @pytest.fixture
 def trial(contracts, monkeypatch):
-    for module in (build, head_rig):
-        monkeypatch.setattr(module, "kernel", lambda name: contracts.get(name) or kernel(name))
-    trial = Trial(CpuDevice(order="random:2", poison=True))
-    yield trial
-    assert trial.checks
-    assert all(check.ok for check in trial.checks), [vars(check) for check in trial.checks if not check.ok]
+    yield from trial_of(contracts, monkeypatch, (build, head_rig))
 
 
 @pytest.mark.parametrize("path", [True, False])
