@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from foxhunt_cli.bench.text import Block
-    from foxhunt_cli.cli.console import Terminal
-    from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.cli.bench_options import (
+    Batch,
+    Context,
+    Curves,
+    Device,
+    Encoder,
+    Every,
+    Json,
+    Plot,
+    Preset,
+    Rollout,
+    Seeds,
+    Sets,
+    Steps,
+    configurer,
+    report,
+    sizes,
+    words,
+    write_plot,
+)
 
 bench_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-WIDE = 100  # characters of the widest table; narrower terminals get fewer columns
-PIPE = 120  # where there is no terminal
-
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
-Batch = Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")]
-Rollout = Annotated[int | None, typer.Option("--rollout", help="Environment steps an iteration.")]
-Encoder = Annotated[str | None, typer.Option("--encoder", help="full or mlp.")]
-Preset = Annotated[str | None, typer.Option("--preset", help="foxhunt or seed.")]
-Context = Annotated[str | None, typer.Option("--context", help="heads or encoder.")]
-Sets = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Environment steps of each row.")]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each kind, with seeds 0, 1, ...")]
-Every = Annotated[int, typer.Option("--every", min=1, help="Steps between two evaluations.")]
-Curves = Annotated[
-    Path | None, typer.Option("-o", "--curves", metavar="FILE", help="Keep the curves there; the next call goes on.")
-]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a PNG there; needs matplotlib.")]
 
 
 @bench_app.callback()
@@ -77,8 +70,8 @@ def throughput(
     named = {"device": device, "batch": batch, "encoder": encoder, "rollout": rollout, "preset": preset}
     named["context"] = context
     terminal = Terminal()
-    config = _configurer(sets, **named, graph=not no_graph)([])
-    _report(run(config, seconds=seconds, console=terminal, stages=stages), text.throughput, json, terminal)
+    config = configurer(sets, **named, graph=not no_graph)([])
+    report(run(config, seconds=seconds, console=terminal, stages=stages), text.throughput, json, terminal)
 
 
 @bench_app.command()
@@ -115,10 +108,10 @@ def kernels(
     named = {"device": device, "rollout": rollout, "encoder": encoder, "preset": preset}
     terminal = Terminal()
     found = run(
-        [_configurer(sets, **named, batch=size)([]) for size in _sizes(batches)], detail=stages, repeats=repeats,
+        [configurer(sets, **named, batch=size)([]) for size in sizes(batches)], detail=stages, repeats=repeats,
         console=terminal, copy_gbps=copy_gbps, product_tflops=product_tflops,
     )  # fmt: skip
-    _report(found, text.kernels, json, terminal)
+    report(found, text.kernels, json, terminal)
 
 
 @bench_app.command()
@@ -147,13 +140,13 @@ def replay(
     from foxhunt_cli.bench.replay_peers import PACKAGES
     from foxhunt_cli.cli.console import Terminal
 
-    wanted = _words(peers)
+    wanted = words(peers)
     if unknown := set(wanted) - set(PACKAGES):
         raise typer.BadParameter(f"--peers: expected some of {', '.join(PACKAGES)}, got '{sorted(unknown)[0]}'")
-    slots = [int(text) if text.isdecimal() else 0 for text in _words(capacities)]
+    slots = [int(text) if text.isdecimal() else 0 for text in words(capacities)]
     terminal = Terminal()
     found = run(device, rows=rows, capacities=slots, seconds=seconds, peers=wanted)
-    _report(found, text.replay, json, terminal)
+    report(found, text.replay, json, terminal)
 
 
 @bench_app.command()
@@ -199,11 +192,11 @@ def hindsight(
     grower = Grower(every, curves, terminal)
     named = {"device": device, "batch": batch, "steps": steps, "encoder": encoder, "synthetic.preset": market}
     found = run(
-        _configurer(sets, **named), grower, kinds=_words(kinds), seeds=seeds, factor=factor, threshold=threshold,
+        configurer(sets, **named), grower, kinds=words(kinds), seeds=seeds, factor=factor, threshold=threshold,
         capture=capture, surrogate=surrogate,
     )  # fmt: skip
-    _write_plot(plot, lambda: picture(grower.curves, "", ("hindsight",)), terminal)
-    _report(found, text.hindsight, json, terminal)
+    write_plot(plot, lambda: picture(grower.curves, "", ("hindsight",)), terminal)
+    report(found, text.hindsight, json, terminal)
 
 
 @bench_app.command()
@@ -251,12 +244,12 @@ def learn(
     terminal = Terminal()
     grower = Grower(every, curves, terminal, held_out)
     found = run(
-        _configurer(sets, device=device, batch=batch, steps=steps), grower,
-        markets=_words(markets), presets=_words(presets), encoders=_words(encoders), seeds=seeds,
+        configurer(sets, device=device, batch=batch, steps=steps), grower,
+        markets=words(markets), presets=words(presets), encoders=words(encoders), seeds=seeds,
         training_markets=training_markets,
     )  # fmt: skip
-    _write_plot(plot, lambda: picture(grower.curves, "market", ("preset", "encoder")), terminal)
-    _report(found, partial(text.learn, detail=detail), json, terminal)
+    write_plot(plot, lambda: picture(grower.curves, "market", ("preset", "encoder")), terminal)
+    report(found, partial(text.learn, detail=detail), json, terminal)
 
 
 @bench_app.command()
@@ -285,62 +278,11 @@ def peers(
     from foxhunt_cli.bench.peers import VARIANTS, run
     from foxhunt_cli.cli.console import Terminal
 
-    wanted = _words(variants)
+    wanted = words(variants)
     if unknown := set(wanted) - set(VARIANTS):
         raise typer.BadParameter(f"--variants: expected some of {', '.join(VARIANTS)}, got '{sorted(unknown)[0]}'")
     named = {"device": device, "rollout": rollout, "preset": preset}
-    configs = [_configurer(sets, **named, batch=size)([]) for size in _sizes(batches)]
+    configs = [configurer(sets, **named, batch=size)([]) for size in sizes(batches)]
     terminal = Terminal()
     found = run(configs, variants=wanted, seconds=seconds, repeats=repeats, console=terminal)
-    _report(found, peer_text.peers, json, terminal)
-
-
-def _sizes(batches: str) -> list[int]:
-    """Numbers of rows. Raises BadParameter."""
-    sizes = [int(text) if text.strip().isdecimal() else 0 for text in batches.split(",")]
-    if min(sizes) < 1:
-        raise typer.BadParameter(f"--batch: expected whole numbers from 1 on, with commas, got '{batches}'")
-    return sizes
-
-
-def _configurer(sets: Sequence[str] | None, **named: Any) -> Callable[[Sequence[str]], RunConfig]:
-    """What a bench calls with the settings of one of its runs; they win over ``--set``, named options over both."""
-    from foxhunt_cli.config.load import Setting, load_config
-
-    flags = {"synthetic.preset": "--market", "graph": "--no-graph"}
-    options = [Setting(key, value, flags.get(key, f"--{key}")) for key, value in named.items()]
-    return lambda own: load_config(sets=[*(sets or ()), *own], options=options)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _write_plot(path: Path | None, draw: Callable[[], bytes], terminal: Terminal) -> None:
-    if path is not None:
-        from foxhunt_cli.diag.writer import write_file
-
-        write_file(path, draw())
-        terminal.note(f"{path}: written")
-
-
-def _report(
-    found: dict[str, Any], render: Callable[[dict[str, Any]], list[Block]], json: bool, terminal: Terminal
-) -> None:
-    """The result as JSON, or as lines and tables, never narrower than the widest table unless on a terminal."""
-    from foxhunt_cli.cli.tables import plain_table
-
-    if json:
-        terminal.json(found)
-        return
-    if not terminal.out.is_terminal:
-        terminal.out.width = PIPE
-    for block in render(found):
-        if isinstance(block, str):
-            terminal.show(block)
-            continue
-        block = block if terminal.out.width >= WIDE else block.without(block.spare)
-        table = plain_table(*block.names, left=(block.names[0], *block.left))
-        for row in block.rows:
-            table.add_row(*row)
-        terminal.show(table)
+    report(found, peer_text.peers, json, terminal)
