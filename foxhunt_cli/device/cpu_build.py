@@ -21,6 +21,7 @@ from pathlib import Path
 
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
 from foxhunt_cli.device.cpu_source import KernelUnit, include_closure
+from foxhunt_cli.device.seal import is_whole, sealed
 
 RUNTIME_DIR = Path(__file__).parent / "cpu_runtime"
 SHIM = RUNTIME_DIR / "cuda_on_cpu.h"
@@ -188,8 +189,8 @@ class Builder:
         return (native, f"-Werror=frame-larger-than={MAX_FRAME_BYTES}")
 
     def build(self, targets: Sequence[Target], progress: Progress | None = None) -> None:
-        """Builds what the cache lacks, in parallel. Raises one CompileError that names every file that failed."""
-        missing = [t for t in targets if not t.path.exists()]
+        """Builds what the cache lacks or holds damaged, in parallel. Raises one CompileError of all that failed."""
+        missing = [t for t in targets if not is_whole(t.path)]
         if not missing:
             return
         try:
@@ -226,6 +227,7 @@ class Builder:
             if done.returncode:
                 words = "\n".join(done.stderr.splitlines()[:60])
                 raise CompileError(f"{target.label}: {self.compiler.command[0]} refused it:\n{words}")
+            library.write_bytes(sealed(library.read_bytes()))
             os.replace(library, target.path)
         except OSError as error:
             raise self._cache_error(error) from error

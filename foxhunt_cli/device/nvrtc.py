@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
+from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.contract import conditional_source
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
@@ -185,7 +186,7 @@ def compile_cached(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> list[Path]:
-    """Paths of the compiled files, in the order of ``tasks``; compiles what the cache lacks, in parallel processes.
+    """Paths of the compiled files, in the order of ``tasks``; compiles what the cache lacks or holds damaged.
 
     Raises CompileError with the messages of every file that failed.
     """
@@ -194,7 +195,7 @@ def compile_cached(
     targets = [
         folder / f"{t.path.stem}-{t.arch}-{t.key()}{'.cubin' if t.arch.startswith('sm_') else '.ptx'}" for t in tasks
     ]
-    missing = [(task, target) for task, target in zip(tasks, targets, strict=True) if not target.exists()]
+    missing = [(task, target) for task, target in zip(tasks, targets, strict=True) if not is_whole(target)]
     errors = _compile_in_processes(missing, workers or os.cpu_count() or 1, progress)
     if errors:
         raise CompileError("\n".join(errors))
@@ -263,7 +264,7 @@ def _serve() -> None:
         try:
             binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders)), conditional))
             aside = Path(f"{target}.{os.getpid()}")
-            aside.write_bytes(binary)
+            aside.write_bytes(sealed(binary))
             aside.replace(target)  # whole files only, also when two processes compile the same
         except (DeviceError, OSError) as failure:
             error = str(failure)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,24 +45,32 @@ def read_columns(source: Path, fields: Iterable[str] | None = None) -> dict[str,
 
 def write_csv(columns: dict[str, np.ndarray], path: Path) -> None:
     """One line of names, then a line a record; NaN is an empty cell. Raises FileError."""
-    try:
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            for row in zip(*map(_cells, columns.values()), strict=True):
-                writer.writerow(["" if value != value else value for value in row])
-    except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another --output") from error
+    with _written(path), path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for row in zip(*map(_cells, columns.values()), strict=True):
+            writer.writerow(["" if value != value else value for value in row])
 
 
 def write_parquet(columns: dict[str, np.ndarray], path: Path) -> None:
     """The table as Parquet. Raises MissingExtra without pyarrow, FileError."""
     arrow = require("pyarrow", "parquet", "a Parquet file")
     parquet = require("pyarrow.parquet", "parquet", "a Parquet file")
-    try:
+    with _written(path):
         parquet.write_table(arrow.table(columns), path)
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """Half a table is none: what could not be finished is removed. Raises FileError."""
+    try:
+        yield
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another --output") from error
+        with suppress(OSError):
+            if path.is_file():
+                path.unlink()
+        why = error.strerror or error
+        raise FileError(f"{path}: cannot be written: {why}; choose another --output") from error
 
 
 def write_tensorboard(columns: dict[str, np.ndarray], folder: Path) -> None:

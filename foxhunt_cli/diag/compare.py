@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from foxhunt_cli.diag.anomalies import ENTROPY, HOLD
+from foxhunt_cli.diag.evaluations import last_evaluation
 from foxhunt_cli.diag.reader import flatten
 from foxhunt_cli.diag.summary import Summary, summarize
-from foxhunt_cli.diag.verdict import held_out, win_rate
+from foxhunt_cli.diag.verdict import win_rate
 
 _NOT_SETTINGS = ("name", "runs_dir", "device")
 
@@ -65,7 +66,7 @@ def differences(runs: Sequence[Candidate]) -> dict[str, list[Any]]:
 def _load(source: Path) -> Candidate:
     summary = summarize(source)
     folder = summary.path.parent
-    agent = held_out(folder).get("agent", {})
+    agent = (last_evaluation(folder) or {}).get("agent", {})
     return Candidate(folder.name, summary, read_object(folder / "manifest.json"), agent)
 
 
@@ -78,15 +79,21 @@ def read_object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def part(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object inside another; empty where there is none."""
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def _settings(manifest: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in flatten(manifest.get("config") or {}):
+    for name, value in flatten(part(manifest, "config")):
         if name not in _NOT_SETTINGS:
             yield name, value
-    for name, value in (manifest.get("isv_seeds") or {}).items():
+    for name, value in part(manifest, "isv_seeds").items():
         yield f"isv.{name}", value
     yield "kernels", manifest.get("kernel_hash")
-    yield "device", (manifest.get("device") or {}).get("kind")
-    yield "data", (manifest.get("data") or {}).get("digest")
+    yield "device", part(manifest, "device").get("kind")
+    yield "data", part(manifest, "data").get("digest")
 
 
 def _rate(field: str) -> Any:

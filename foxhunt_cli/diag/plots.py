@@ -10,12 +10,13 @@ import io
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, ENTROPY_MAX
-from foxhunt_cli.diag.compare import read_object
+from foxhunt_cli.diag.compare import part, read_object
+from foxhunt_cli.diag.evaluations import Figures, read_evaluation
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.style import ACCENT, DPI, FAINT, INK, SECOND, STYLE
@@ -56,7 +57,7 @@ def draw(summary: Summary, form: str = "png") -> bytes:
 
 def _title(summary: Summary) -> str:
     manifest = read_object(summary.path.parent / "manifest.json")
-    config, device = manifest.get("config") or {}, manifest.get("device") or {}
+    config, device = part(manifest, "config"), part(manifest, "device")
     facts = [f"{summary.last_step:,} steps", f"{summary.batch or '?'} rows"]
     facts += [f"{config['encoder']} encoder"] if "encoder" in config else []
     facts += [f"seed {config['seed']}"] if "seed" in config else []
@@ -262,9 +263,10 @@ def _held_out(axes: Axes, summary: Summary) -> None:
     axes.set_title("Held-out data, greedy policy")
     axes.set_ylabel("net USD per row per 1,000 steps")
     folder = summary.path.parent / "eval"
-    found = {int(path.stem[5:]): _agent(path) for path in sorted(folder.glob("step-*.json"))}
-    final = read_object(folder / "final.json").get("policies", {})
-    if final:
+    steps = {path.stem[5:]: path for path in sorted(folder.glob("step-*.json"))}
+    found = {int(step): _agent(path) for step, path in steps.items() if step.isdecimal()}
+    final = read_evaluation(folder / "final.json") or {}
+    if "agent" in final:
         found[summary.last_step] = final["agent"]
     points = {step: figures for step, figures in found.items() if figures.get(NET) is not None}
     if not points:
@@ -281,5 +283,5 @@ def _held_out(axes: Axes, summary: Summary) -> None:
     return axes.legend(loc="best") and None
 
 
-def _agent(path: Path) -> dict[str, Any]:
-    return read_object(path).get("policies", {}).get("agent", {})
+def _agent(path: Path) -> Figures:
+    return (read_evaluation(path) or {}).get("agent", {})

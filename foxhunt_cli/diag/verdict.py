@@ -5,12 +5,11 @@ Owns the thresholds and the words. A verdict quotes the numbers it rests on.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
+from foxhunt_cli.diag.evaluations import last_evaluation
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.isv.table import slots
@@ -61,8 +60,12 @@ def rate_unit(summary: Summary) -> str:
 
 def _held_out(summary: Summary) -> Verdict | None:
     """The last evaluation: what the greedy policy earned on data that training never saw."""
-    policies = held_out(summary.path.parent)
-    agent = policies.get("agent", {})
+    policies = last_evaluation(summary.path.parent)
+    if policies is None:
+        return None
+    if "agent" not in policies:
+        return Verdict("held out", "look", "the evaluation's file is damaged; judge the run anew with foxhunt eval")
+    agent = policies["agent"]
     net, low, high = (agent.get(name) for name in (NET, LOW, HIGH))
     if net is None or low is None or high is None:
         return None
@@ -75,18 +78,6 @@ def _held_out(summary: Summary) -> Verdict | None:
     if low > 0:
         return Verdict("held out", "ok", f"the policy earns: {text}")
     return Verdict("held out", "look", f"no profit beyond noise: {text}")
-
-
-def held_out(run: Path) -> dict[str, dict[str, float | None]]:
-    """Metrics by policy of the run's last evaluation; empty where there is none to read."""
-    folder = run / "eval"
-    newest = [folder / "final.json", *sorted(folder.glob("step-*.json"), reverse=True)]
-    for path in newest:
-        try:
-            return json.loads(path.read_text())["policies"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return {}
 
 
 def _learning(summary: Summary) -> Verdict | None:

@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.diag.columns import read_columns
 from foxhunt_cli.diag.compare import differences, load
+from foxhunt_cli.diag.evaluations import last_evaluation
+from foxhunt_cli.diag.page import page
+from foxhunt_cli.diag.plots import POINTS, draw
 from foxhunt_cli.diag.reader import RunLog, RunLogError
 from foxhunt_cli.diag.summary import as_document, summarize
 from foxhunt_cli.diag.tail import last_records
+from foxhunt_cli.diag.verdict import HIGH, LOW, NET, verdicts
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.train import resume, run_dir
 
@@ -183,3 +187,80 @@ def test_a_manifest_of_another_shape_is_refused_or_used(tmp_path, key: str, valu
         assert "manifest.json" in str(error)
         return
     assert config.batch >= 1 and math.isfinite(np.float64(config.steps))
+
+
+FIGURES = {"net USD / 1,000 steps": 5.0, "95 % interval, low": 1.0, "95 % interval, high": 9.0, "trades": 3.0}
+EVALUATION = {"policies": {"agent": FIGURES, "flow": FIGURES}}
+
+
+@given(path=st.lists(st.sampled_from(["policies", "agent", "flow", *FIGURES]), max_size=3), value=JSON)
+@example(path=["policies"], value=5)
+@example(path=["policies", "agent"], value=None)
+@example(path=["policies", "agent", "trades"], value=[])
+@example(path=["policies", "flow", "net USD / 1,000 steps"], value="x")
+@FUZZ
+def test_an_evaluation_of_another_shape_is_left_out_or_told_of(tmp_path, path: list[str], value) -> None:
+    """Beside a sound log the file of an evaluation can spoil no reader."""
+    document = orjson.loads(orjson.dumps(EVALUATION))
+    above = document
+    for key in path[:-1]:
+        above = above.get(key, {}) if isinstance(above, dict) else {}
+    if path:
+        above[path[-1]] = value
+    (tmp_path / "run.jsonl").write_bytes(log())
+    (tmp_path / "eval").mkdir(exist_ok=True)
+    (tmp_path / "eval" / "final.json").write_bytes(orjson.dumps(document if path else value))
+    read_evaluated(tmp_path)
+
+
+@given(damage=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 7)), max_size=3), cut=st.integers(0))
+@example(damage=[], cut=0)
+@example(damage=[], cut=10)
+@FUZZ
+def test_a_damaged_evaluation_is_left_out_or_told_of(tmp_path, damage, cut: int) -> None:
+    content = bytearray(orjson.dumps(EVALUATION))
+    for place, bit in damage:
+        content[int(place * len(content))] ^= 1 << bit
+    (tmp_path / "run.jsonl").write_bytes(log())
+    (tmp_path / "eval").mkdir(exist_ok=True)
+    (tmp_path / "eval" / "final.json").write_bytes(content[: cut % 400])
+    read_evaluated(tmp_path)
+
+
+def read_evaluated(folder) -> None:
+    """Whoever reads an evaluation: a line that names figures, or one that says that they are damaged."""
+    words = [verdict for verdict in verdicts(summarize(folder)) if verdict.topic == "held out"]
+    policies = last_evaluation(folder)
+    assert policies is not None and len(words) <= 1
+    if "agent" not in policies:
+        assert "damaged" in words[0].text
+    load([folder])
+
+
+def test_a_later_evaluation_that_is_damaged_does_not_let_an_older_one_speak_for_it(tmp_path) -> None:
+    (tmp_path / "eval").mkdir()
+    (tmp_path / "eval" / "step-000000064.json").write_bytes(orjson.dumps(EVALUATION))
+    assert last_evaluation(tmp_path)["agent"] == FIGURES
+    (tmp_path / "eval" / "final.json").write_bytes(b"{")
+    assert last_evaluation(tmp_path) == {}
+    assert last_evaluation(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("manifest", "evaluation"),
+    [
+        ({"config": [], "device": "x"}, {"policies": 5}),
+        ({"config": "encoder", "device": []}, {"policies": {"agent": None}}),
+        ({"config": {"encoder": []}, "device": {"name": {}}}, {"policies": {"agent": {NET: "x"}, "flow": []}}),
+        ([], {"policies": {"agent": {NET: 1.0, LOW: None, HIGH: "x"}, "flow": {NET: 2.0}}}),
+    ],
+)
+def test_a_page_is_drawn_whatever_lies_beside_the_log(tmp_path, manifest, evaluation) -> None:
+    pytest.importorskip("matplotlib")
+    (tmp_path / "run.jsonl").write_bytes(log())
+    (tmp_path / "manifest.json").write_bytes(orjson.dumps(manifest))
+    (tmp_path / "eval").mkdir()
+    for name in ("final", "step-000000064", "step-x"):
+        (tmp_path / "eval" / f"{name}.json").write_bytes(orjson.dumps(evaluation))
+    summary = summarize(tmp_path, points=POINTS)
+    assert page(summary, draw(summary))

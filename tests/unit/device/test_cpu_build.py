@@ -15,6 +15,7 @@ from cpu_samples import CUDA_SRC, kernels, normal, scale
 from foxhunt_cli.device import cpu_build
 from foxhunt_cli.device.base import CompileError, DeviceError
 from foxhunt_cli.device.cpu import CpuDevice
+from foxhunt_cli.device.seal import is_whole
 from foxhunt_cli.kernels.contract import parse_file
 
 
@@ -56,6 +57,30 @@ def test_progress_counts_what_is_compiled_and_nothing_when_cached(source: Path, 
     for _ in range(2):
         CpuDevice(cache_dir=tmp_path / "cache").compile(contracts, lambda *call: calls.append(call))
     assert [call[:2] for call in calls] == [(1, 2), (2, 2)] and {call[2] for call in calls} == {"sample", "runtime"}
+
+
+@pytest.mark.parametrize("damage", ["half", "empty", "bit", "tail"])
+def test_a_damaged_library_in_the_cache_is_compiled_anew(source: Path, tmp_path: Path, damage: str) -> None:
+    """Loaded as it is, half a library ends the process by SIGBUS."""
+    cache = tmp_path / "cache"
+    assert scaled_ones(source, cache) == 3.0
+    (library,) = cache.glob("sample-*.so")
+    good = library.read_bytes()
+    flipped = bytearray(good)
+    flipped[len(good) // 3] ^= 4
+    library.write_bytes(
+        {"half": good[: len(good) // 2], "empty": b"", "bit": bytes(flipped), "tail": good[:-1]}[damage]
+    )
+    code = "import sys; from pathlib import Path; from test_cpu_build import scaled_ones\n"
+    code += "print(scaled_ones(Path(sys.argv[1]), Path(sys.argv[2])))"
+    path = os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(source), str(cache)], capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr
+    (again,) = cache.glob("sample-*.so")
+    assert is_whole(again)
 
 
 def test_two_processes_may_build_at_once(source: Path, tmp_path: Path) -> None:

@@ -113,6 +113,17 @@ def test_an_edited_header_is_another_kernel(tmp_path, cache):
     assert second != first and second[0].read_bytes() != first[0].read_bytes()
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "compute_90"])
+def test_a_damaged_file_in_the_cache_is_compiled_anew(tmp_path, cache, arch):
+    file = write(tmp_path, "d.cu", 'extern "C" __global__ void d(int* x) { x[0] = 1; }\n')
+    task = nvrtc.CompileTask(file, arch, (tmp_path,))
+    (path,) = nvrtc.compile_cached([task], cache)
+    good = path.read_bytes()
+    for bad in (good[: len(good) // 2], b"", good[:100] + b"x" + good[101:]):
+        path.write_bytes(bad)
+        assert nvrtc.compile_cached([task], cache) == [path] and path.read_bytes() == good
+
+
 def test_progress_counts_only_what_is_compiled(tmp_path, cache):
     file = write(tmp_path, "p.cu", 'extern "C" __global__ void p(int* x) { x[0] = 1; }\n')
     seen: list[tuple[int, int, str]] = []
