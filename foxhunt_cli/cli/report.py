@@ -50,6 +50,7 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
         terminal.show(
             f"\nstopped early at step {figures['steps']:,}; state saved in {summary.run / figures['checkpoint']}"
         )
+        terminal.show(f"go on with: foxhunt train --resume {summary.run}")
     terminal.show(f"\nrun: {summary.run}\nread it with: foxhunt diag summarize {summary.run / 'run.jsonl'}")
 
 

@@ -106,6 +106,7 @@ def test_interrupt_saves_the_state_and_exits_130(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "stopped early" in out and "Traceback" not in err
+    assert "go on with: foxhunt train --resume runs/long" in out
     manifest = json.loads((tmp_path / "runs/long/manifest.json").read_text())
     assert manifest["status"] == "interrupted"
     step = manifest["summary"]["steps"]
