@@ -31,21 +31,11 @@ from foxhunt_cli.train.run_dir import kernel_hash
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OWN_ALLOCATIONS = ("memcheck", "initcheck")
+_TRAIN = ["train", "--no-graph", "-b", "16", "--set", "synthetic.snapshots=20000", "--set", "holdout=0"]
 PROGRAMS = {
     "smoke": ["smoke"],
-    "train": ["train", "--no-graph", "--steps", "48", "-b", "16", "--set", "synthetic.snapshots=20000"],
-    "seed": [
-        "train",
-        "--no-graph",
-        "--steps",
-        "4",
-        "-b",
-        "16",
-        "--preset",
-        "seed",
-        "--set",
-        "synthetic.snapshots=20000",
-    ],
+    "train": [*_TRAIN, "--steps", "48"],
+    "seed": [*_TRAIN, "--steps", "8", "--preset", "seed"],
 }
 CLEAN, FOUND, CUT = "clean", "found", "cut"
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
