@@ -31,11 +31,12 @@ from foxhunt_cli.train.run_dir import kernel_hash
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OWN_ALLOCATIONS = ("memcheck", "initcheck")
+# A few iterations in which the critic learns, once its replay is filled; no evaluation.
 _TRAIN = ["train", "--no-graph", "-b", "16", "--set", "synthetic.snapshots=20000", "--set", "holdout=0"]
 PROGRAMS = {
     "smoke": ["smoke"],
-    "train": [*_TRAIN, "--steps", "48"],
-    "seed": [*_TRAIN, "--steps", "8", "--preset", "seed"],
+    "train": [*_TRAIN, "--steps", "64", "--replay-batch", "64"],
+    "seed": [*_TRAIN, "--steps", "16", "--preset", "seed"],
 }
 CLEAN, FOUND, CUT = "clean", "found", "cut"
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
