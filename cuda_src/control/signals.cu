@@ -1,5 +1,5 @@
-// Signals and statistics of the market side, once an iteration: one block of SIGNAL_BLOCK threads strides over [T, B]
-// arrays; counts and sums add up in a fixed order (thread by thread), so a run repeats bit for bit. No atomics.
+// Signals and statistics of the market side, once an iteration: one block walks over [T, B] arrays; counts and sums add up
+// in a fixed order (include/columns.cuh), so a run repeats bit for bit. No atomics.
 #include "control/signals.cuh"
 
 // action_entropy_per_step: shares of the executed actions, aliases of Hold merged (588-598), their entropy (583) and

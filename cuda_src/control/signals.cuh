@@ -1,11 +1,10 @@
-// What the kernels in signals.cu do, as functions that a fused kernel may call as well.
+// What the kernels in signals.cu do, as functions that a fused kernel may call as well: what a row adds (*_row), what
+// becomes of the totals (*_finish, one thread), and both by one block (*_block).
 #pragma once
 #include "env/reasons.cuh"
 #include "env/signal.cuh"
 #include "generated/isv_slots.cuh"
 #include "generated/structure.cuh"
-
-#define ENTROPY_COLUMNS 12  // N_ACTIONS shares and the overridden count
 
 // The executed action with aliases of Hold merged: an action that asks for the position there is, or moves trails where
 // there is no unit, does what Hold does.
@@ -15,20 +14,19 @@ static __device__ inline int effective_action(int action, int position, int targ
     return acts ? action : ACTION_HOLD;
 }
 
+#define ENTROPY_SUMS 12  // N_ACTIONS shares and the overridden count
+
 // action_entropy_per_step.
-static __device__ inline void action_entropy_per_step_block(const signed char* action, const unsigned char* overridden,
-                                                            const int* position_before, const int* market_target,
-                                                            float* action_share_ema, float* isv, int T, int B) {
-    __shared__ float table[ENTROPY_COLUMNS * SIGNAL_PAD];
-    __shared__ float totals[ENTROPY_COLUMNS];
-    float counts[ENTROPY_COLUMNS] = {0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
-        int effective = effective_action(action[at], position_before[at], market_target[at]);
-        for (int a = 0; a < N_ACTIONS; ++a) counts[a] += effective == a ? 1.0f : 0.0f;
-        counts[N_ACTIONS] += overridden[at] ? 1.0f : 0.0f;
-    }
-    block_columns_sum(counts, ENTROPY_COLUMNS, table, totals);
-    if (threadIdx.x != 0) return;
+static __device__ inline void action_entropy_row(const signed char* action, const unsigned char* overridden,
+                                                 const int* position_before, const int* market_target, long long at,
+                                                 float* sums) {
+    const int effective = effective_action(action[at], position_before[at], market_target[at]);
+    for (int a = 0; a < N_ACTIONS; ++a) sums[a] += effective == a ? 1.0f : 0.0f;
+    sums[N_ACTIONS] += overridden[at] ? 1.0f : 0.0f;
+}
+
+static __device__ inline void action_entropy_finish(const float* totals, float* action_share_ema, float* isv, int T,
+                                                    int B) {
     float moments = (float)T * (float)B, seen = 0.0f, entropy = 0.0f;
     for (int a = 0; a < N_ACTIONS; ++a) seen += action_share_ema[a];
     for (int a = 0; a < N_ACTIONS; ++a) {
@@ -42,24 +40,30 @@ static __device__ inline void action_entropy_per_step_block(const signed char* a
     isv[ISV_OVERRIDDEN_SHARE] = totals[N_ACTIONS] / moments;
 }
 
-#define EVENT_COLUMNS 6
+static __device__ inline void action_entropy_per_step_block(const signed char* action, const unsigned char* overridden,
+                                                            const int* position_before, const int* market_target,
+                                                            float* action_share_ema, float* isv, int T, int B) {
+    __shared__ Columns<ENTROPY_SUMS> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
+        action_entropy_row(action, overridden, position_before, market_target, at, sums);
+    });
+    if (threadIdx.x == 0) action_entropy_finish(columns.totals, action_share_ema, isv, T, B);
+}
+
+#define EVENT_SUMS 6
 
 // rl_event_counters.
-static __device__ inline void event_counters_block(const unsigned char* override_reason, float* isv, int T, int B) {
-    __shared__ float table[EVENT_COLUMNS * SIGNAL_PAD];
-    __shared__ float totals[EVENT_COLUMNS];
-    float counts[EVENT_COLUMNS] = {0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
-        int bits = override_reason[at];
-        counts[0] += bits & REASON_HEAT_CAP ? 1.0f : 0.0f;
-        counts[1] += bits & REASON_TRAIL_STOP ? 1.0f : 0.0f;
-        counts[2] += bits & REASON_MIN_HOLD ? 1.0f : 0.0f;
-        counts[3] += bits & REASON_CONFIDENCE ? 1.0f : 0.0f;
-        counts[4] += bits & REASON_FRD ? 1.0f : 0.0f;
-        counts[5] += bits & REASON_DRAWDOWN_STOP ? 1.0f : 0.0f;
-    }
-    block_columns_sum(counts, EVENT_COLUMNS, table, totals);
-    if (threadIdx.x != 0) return;
+static __device__ inline void event_counters_row(const unsigned char* override_reason, long long at, float* sums) {
+    const int bits = override_reason[at];
+    sums[0] += bits & REASON_HEAT_CAP ? 1.0f : 0.0f;
+    sums[1] += bits & REASON_TRAIL_STOP ? 1.0f : 0.0f;
+    sums[2] += bits & REASON_MIN_HOLD ? 1.0f : 0.0f;
+    sums[3] += bits & REASON_CONFIDENCE ? 1.0f : 0.0f;
+    sums[4] += bits & REASON_FRD ? 1.0f : 0.0f;
+    sums[5] += bits & REASON_DRAWDOWN_STOP ? 1.0f : 0.0f;
+}
+
+static __device__ inline void event_counters_finish(const float* totals, float* isv) {
     isv[ISV_HEAT_CAP_FIRED] = totals[0];
     isv[ISV_TRAIL_STOP_FIRED] = totals[1];
     isv[ISV_MIN_HOLD_FIRED] = totals[2];
@@ -68,38 +72,41 @@ static __device__ inline void event_counters_block(const unsigned char* override
     isv[ISV_DRAWDOWN_STOP_FIRED] = totals[5];
 }
 
-#define MARKET_COLUMNS 10
+static __device__ inline void event_counters_block(const unsigned char* override_reason, float* isv, int T, int B) {
+    __shared__ Columns<EVENT_SUMS> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART,
+                    [&](long long at, float* sums) { event_counters_row(override_reason, at, sums); });
+    if (threadIdx.x == 0) event_counters_finish(columns.totals, isv);
+}
 
-// rl_market_statistics.
-static __device__ inline void market_statistics_block(const int* position_after, const int* fill_lots,
-                                                      const int* unfilled_lots, const unsigned char* closed,
-                                                      const float* closed_trade_pnl_usd, const float* pnl_step_usd,
-                                                      const float* equity_usd, const int* position_lots,
-                                                      const int* trade_open_step, float* isv, float fee_usd, int T,
-                                                      int B) {
-    __shared__ float table[MARKET_COLUMNS * SIGNAL_PAD];
-    __shared__ float totals[MARKET_COLUMNS];
-    __shared__ float extreme[1];
-    float sums[MARKET_COLUMNS] = {0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
-        sums[0] += (float)position_after[at];
-        sums[1] += fabsf((float)position_after[at]);
-        sums[2] += closed[at] ? 1.0f : 0.0f;
-        sums[3] += closed[at] && closed_trade_pnl_usd[at] > 0.0f ? 1.0f : 0.0f;
-        sums[4] += pnl_step_usd[at];
-        sums[5] += fabsf((float)fill_lots[at]);
-        sums[6] += (float)unfilled_lots[at];
-    }
-    float worst[1] = {-MATH_FLOAT_MAX};  // largest negated equity
-    for (int b = threadIdx.x; b < B; b += SIGNAL_BLOCK) {
-        sums[7] += equity_usd[b];
-        worst[0] = max_keep_nan(worst[0], -equity_usd[b]);
-        sums[8] += position_lots[b] != 0 ? 1.0f : 0.0f;
-        sums[9] += position_lots[b] != 0 ? (float)trade_open_step[b] : 0.0f;
-    }
-    block_columns_max(worst, 1, table, extreme);
-    block_columns_sum(sums, MARKET_COLUMNS, table, totals);
-    if (threadIdx.x != 0) return;
+#define MARKET_SUMS 10
+
+// rl_market_statistics. worst: largest negated equity. The first B rows bring what there is at the end of the iteration.
+static __device__ inline void market_statistics_row(const int* position_after, const int* fill_lots,
+                                                    const int* unfilled_lots, const unsigned char* closed,
+                                                    const float* closed_trade_pnl_usd, const float* pnl_step_usd,
+                                                    const float* equity_usd, const int* position_lots,
+                                                    const int* trade_open_step, int B, long long at, float* sums,
+                                                    float* worst) {
+    const bool closes = closed[at] != 0, wins = closed_trade_pnl_usd[at] > 0.0f;
+    sums[0] += (float)position_after[at];
+    sums[1] += fabsf((float)position_after[at]);
+    sums[2] += closes ? 1.0f : 0.0f;
+    sums[3] += closes && wins ? 1.0f : 0.0f;
+    sums[4] += pnl_step_usd[at];
+    sums[5] += fabsf((float)fill_lots[at]);
+    sums[6] += (float)unfilled_lots[at];
+    if (at >= B) return;
+    const bool open = position_lots[at] != 0;
+    const float since = (float)trade_open_step[at];
+    sums[7] += equity_usd[at];
+    sums[8] += open ? 1.0f : 0.0f;
+    sums[9] += open ? since : 0.0f;
+    *worst = max_keep_nan(*worst, -equity_usd[at]);
+}
+
+static __device__ inline void market_statistics_finish(const float* totals, float worst, float* isv, float fee_usd,
+                                                       int T, int B) {
     float moments = (float)T * (float)B;
     isv[ISV_POSITION_MEAN] = totals[0] / moments;
     isv[ISV_POSITION_ABS_MEAN] = totals[1] / moments;
@@ -109,34 +116,48 @@ static __device__ inline void market_statistics_block(const int* position_after,
     isv[ISV_FEES_STEP_USD] = totals[5] * fee_usd;
     isv[ISV_UNFILLED_LOTS] = totals[6];
     isv[ISV_EQUITY_MEAN] = totals[7] / (float)B;
-    isv[ISV_EQUITY_MIN] = -extreme[0];
+    isv[ISV_EQUITY_MIN] = -worst;
     if (totals[8] > 0.0f) isv[ISV_HOLD_STEPS_MEAN] = totals[9] / totals[8];
 }
 
-#define DONE_COLUMNS 8
+static __device__ inline void market_statistics_block(const int* position_after, const int* fill_lots,
+                                                      const int* unfilled_lots, const unsigned char* closed,
+                                                      const float* closed_trade_pnl_usd, const float* pnl_step_usd,
+                                                      const float* equity_usd, const int* position_lots,
+                                                      const int* trade_open_step, float* isv, float fee_usd, int T,
+                                                      int B) {
+    __shared__ Columns<MARKET_SUMS, 1> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
+        market_statistics_row(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
+                              equity_usd, position_lots, trade_open_step, B, at, sums, sums + MARKET_SUMS);
+    });
+    if (threadIdx.x != 0) return;
+    market_statistics_finish(columns.totals, columns.totals[MARKET_SUMS], isv, fee_usd, T, B);
+}
+
+#define DONE_SUMS 8
 
 // ema_update_on_done.
-static __device__ inline void ema_update_on_done_block(const unsigned char* closed, const float* closed_trade_pnl_usd,
-                                                       const int* closed_trade_steps, const int* closed_trade_lots,
-                                                       float* isv, int T, int B) {
-    __shared__ float table[DONE_COLUMNS * SIGNAL_PAD];
-    __shared__ float totals[DONE_COLUMNS];
-    float sums[DONE_COLUMNS] = {0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
-        if (!closed[at]) continue;
-        float pnl = closed_trade_pnl_usd[at];
-        sums[0] += 1.0f;
-        sums[1] += (float)closed_trade_steps[at];
-        sums[2] += fabsf(pnl);
-        sums[3] += (float)closed_trade_lots[at];
-        sums[4] += pnl > 0.0f ? 1.0f : 0.0f;
-        sums[5] += pnl > 0.0f ? pnl : 0.0f;
-        sums[6] += pnl < 0.0f ? 1.0f : 0.0f;
-        sums[7] += pnl < 0.0f ? pnl : 0.0f;
-    }
-    block_columns_sum(sums, DONE_COLUMNS, table, totals);
-    if (threadIdx.x != 0 || !(totals[0] > 0.0f)) return;
+static __device__ inline void ema_on_done_row(const unsigned char* closed, const float* closed_trade_pnl_usd,
+                                              const int* closed_trade_steps, const int* closed_trade_lots, long long at,
+                                              float* sums) {
+    const bool closes = closed[at] != 0;
+    const float pnl = closed_trade_pnl_usd[at], steps = (float)closed_trade_steps[at];
+    const float lots = (float)closed_trade_lots[at];
+    if (!closes) return;
+    sums[0] += 1.0f;
+    sums[1] += steps;
+    sums[2] += fabsf(pnl);
+    sums[3] += lots;
+    sums[4] += pnl > 0.0f ? 1.0f : 0.0f;
+    sums[5] += pnl > 0.0f ? pnl : 0.0f;
+    sums[6] += pnl < 0.0f ? 1.0f : 0.0f;
+    sums[7] += pnl < 0.0f ? pnl : 0.0f;
+}
+
+static __device__ inline void ema_on_done_finish(const float* totals, float* isv) {
     float trades = totals[0];
+    if (!(trades > 0.0f)) return;
     isv[ISV_MEAN_TRADE_DURATION_EMA] = ema_first(isv[ISV_MEAN_TRADE_DURATION_EMA], totals[1] / trades, SIGNAL_ALPHA);
     isv[ISV_MEAN_ABS_PNL_EMA] = ema_first(isv[ISV_MEAN_ABS_PNL_EMA], totals[2] / trades, SIGNAL_ALPHA);
     isv[ISV_CLOSED_LOTS_EMA] = ema_first(isv[ISV_CLOSED_LOTS_EMA], totals[3] / trades, SIGNAL_ALPHA);
@@ -149,15 +170,26 @@ static __device__ inline void ema_update_on_done_block(const unsigned char* clos
     }
 }
 
-// rl_dones_ema.
+static __device__ inline void ema_update_on_done_block(const unsigned char* closed, const float* closed_trade_pnl_usd,
+                                                       const int* closed_trade_steps, const int* closed_trade_lots,
+                                                       float* isv, int T, int B) {
+    __shared__ Columns<DONE_SUMS> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
+        ema_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums);
+    });
+    if (threadIdx.x == 0) ema_on_done_finish(columns.totals, isv);
+}
+
+// rl_dones_ema; closes: rows that closed a trade.
+static __device__ inline void dones_ema_finish(float closes, float* isv, int T, int B) {
+    isv[ISV_DONES_EMA] = ema_first(isv[ISV_DONES_EMA], closes / ((float)T * (float)B), SIGNAL_ALPHA);
+}
+
 static __device__ inline void dones_ema_block(const unsigned char* closed, float* isv, int T, int B) {
-    __shared__ float table[SIGNAL_PAD];
-    __shared__ float totals[1];
-    float count[1] = {0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) count[0] += closed[at] ? 1.0f : 0.0f;
-    block_columns_sum(count, 1, table, totals);
-    if (threadIdx.x != 0) return;
-    isv[ISV_DONES_EMA] = ema_first(isv[ISV_DONES_EMA], totals[0] / ((float)T * (float)B), SIGNAL_ALPHA);
+    __shared__ Columns<1> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART,
+                    [&](long long at, float* sums) { sums[0] += closed[at] ? 1.0f : 0.0f; });
+    if (threadIdx.x == 0) dones_ema_finish(columns.totals[0], isv, T, B);
 }
 
 // rl_step_counter_update.

@@ -1,5 +1,5 @@
 // Signals of the learning phase on the time axis: streaming moments, generic average, KL and log-ratio of the policy.
-// One block of SIGNAL_BLOCK threads strides over rows; sums add up in a fixed order. An observation that is not finite
+// One block walks over the rows; sums add up in a fixed order. An observation that is not finite
 // shows in the slot of what it came from (471, 463, 441) and leaves the averages alone.
 #include "control/streaming.cuh"
 

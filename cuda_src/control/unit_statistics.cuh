@@ -5,27 +5,24 @@
 #include "generated/structure.cuh"
 
 #define UNIT_FIGURES 4  // rows that hold the unit, |lots|, trail, age
-#define UNIT_COLUMNS (MAX_UNITS * UNIT_FIGURES)
+#define UNIT_SUMS (MAX_UNITS * UNIT_FIGURES)
 
-// rl_unit_statistics.
-static __device__ inline void unit_statistics_block(const int* unit_lots, const float* unit_trail, const int* unit_age,
-                                                    float* isv, int B) {
-    __shared__ float table[UNIT_COLUMNS * SIGNAL_PAD];
-    __shared__ float totals[UNIT_COLUMNS];
-    float sums[UNIT_COLUMNS] = {0.0f};
-    for (int b = threadIdx.x; b < B; b += SIGNAL_BLOCK) {
-        for (int u = 0; u < MAX_UNITS; ++u) {
-            const long long at = (long long)b * MAX_UNITS + u;
-            if (unit_lots[at] == 0) continue;
-            float* mine = sums + u * UNIT_FIGURES;
-            mine[0] += 1.0f;
-            mine[1] += fabsf((float)unit_lots[at]);
-            mine[2] += unit_trail[at];
-            mine[3] += (float)unit_age[at];
-        }
+// rl_unit_statistics: what row b adds, what becomes of the totals (one thread), both by one block.
+static __device__ inline void unit_statistics_row(const int* unit_lots, const float* unit_trail, const int* unit_age,
+                                                  long long b, float* sums) {
+    for (int u = 0; u < MAX_UNITS; ++u) {
+        const long long at = b * MAX_UNITS + u;
+        const float lots = fabsf((float)unit_lots[at]), trail = unit_trail[at], age = (float)unit_age[at];
+        if (lots == 0.0f) continue;
+        float* mine = sums + u * UNIT_FIGURES;
+        mine[0] += 1.0f;
+        mine[1] += lots;
+        mine[2] += trail;
+        mine[3] += age;
     }
-    block_columns_sum(sums, UNIT_COLUMNS, table, totals);
-    if (threadIdx.x != 0) return;
+}
+
+static __device__ inline void unit_statistics_finish(const float* totals, float* isv, int B) {
     for (int u = 0; u < MAX_UNITS; ++u) {
         const float* all = totals + u * UNIT_FIGURES;
         isv[ISV_UNIT_ACTIVE_0 + u] = all[0] / (float)B;
@@ -34,4 +31,13 @@ static __device__ inline void unit_statistics_block(const int* unit_lots, const 
         isv[ISV_UNIT_TRAIL_0 + u] = all[2] / all[0];
         isv[ISV_UNIT_AGE_0 + u] = all[3] / all[0];
     }
+}
+
+static __device__ inline void unit_statistics_block(const int* unit_lots, const float* unit_trail, const int* unit_age,
+                                                    float* isv, int B) {
+    __shared__ Columns<UNIT_SUMS> columns;
+    columns_of_rows(columns, B, SIGNAL_PART, [&](long long b, float* sums) {
+        unit_statistics_row(unit_lots, unit_trail, unit_age, b, sums);
+    });
+    if (threadIdx.x == 0) unit_statistics_finish(columns.totals, isv, B);
 }

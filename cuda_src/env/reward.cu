@@ -14,9 +14,12 @@ extern "C" __global__ void rl_fused_reward_pipeline(
     int realised_reward, int T, int B) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (long long)T * B) return;
-    fused_reward_pipeline_item(pnl_step_usd, closed, closed_trade_pnl_usd, closed_trade_steps, position_before,
-                               position_after, unrealised_usd, held_steps, isv, reward_usd, reward_scaled, reward,
-                               realised_reward, at);
+    const MomentReward item =
+        fused_reward_pipeline_item(pnl_step_usd, closed, closed_trade_pnl_usd, closed_trade_steps, position_before,
+                                   position_after, unrealised_usd, held_steps, isv, realised_reward, at);
+    reward_usd[at] = item.usd;
+    reward_scaled[at] = item.scaled;
+    reward[at] = item.clamped;
 }
 
 // rl_reward_statistics: largest |scaled|, positive and |negative| reward before the clamp, this iteration (451, 478,

@@ -19,43 +19,41 @@ static __device__ inline float shaping_usd(const float* isv, bool opened, bool c
     return sum;
 }
 
+// Reward of one moment: USD, scaled, clamped.
+struct MomentReward {
+    float usd, scaled, clamped;
+};
+
 // rl_fused_reward_pipeline, moment `at` of [T,B].
-static __device__ inline void fused_reward_pipeline_item(
+static __device__ inline MomentReward fused_reward_pipeline_item(
     const float* pnl_step_usd, const unsigned char* closed, const float* closed_trade_pnl_usd,
     const int* closed_trade_steps, const int* position_before, const int* position_after, const float* unrealised_usd,
-    const int* held_steps, const float* isv, float* reward_usd, float* reward_scaled, float* reward,
-    int realised_reward, long long at) {
+    const int* held_steps, const float* isv, int realised_reward, long long at) {
     int before = position_before[at], after = position_after[at];
     bool opened = after != 0 && (before == 0 || (before > 0) != (after > 0));
     float base = realised_reward ? closed_trade_pnl_usd[at] : pnl_step_usd[at];
     float usd = base + shaping_usd(isv, opened, closed[at] != 0, closed_trade_pnl_usd[at], closed_trade_steps[at],
                                    unrealised_usd[at], held_steps[at]);
     float scaled = usd * isv[ISV_REWARD_SCALE];
-    reward_usd[at] = usd;
-    reward_scaled[at] = scaled;
-    reward[at] = clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN]);
+    return {usd, scaled, clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN])};
 }
 
-// rl_reward_statistics.
-static __device__ inline void reward_statistics_block(const float* reward_scaled, const float* reward,
-                                                      const unsigned char* closed, float* isv, int realised_reward,
-                                                      int T, int B) {
-    __shared__ float table[2 * SIGNAL_PAD];
-    __shared__ float extremes[2];
-    __shared__ float totals[2];
-    float largest[2] = {0.0f, 0.0f}, counts[2] = {0.0f, 0.0f};
-    for (long long at = threadIdx.x; at < (long long)T * B; at += SIGNAL_BLOCK) {
-        float scaled = reward_scaled[at];
-        largest[0] = max_keep_nan(largest[0], scaled);
-        largest[1] = max_keep_nan(largest[1], -scaled);
-        if (realised_reward && !closed[at]) continue;
-        counts[0] += 1.0f;
-        counts[1] += reward[at] != scaled ? 1.0f : 0.0f;
-    }
-    block_columns_max(largest, 2, table, extremes);
-    block_columns_sum(counts, 2, table, totals);
-    if (threadIdx.x != 0) return;
-    float highest = extremes[0], lowest = extremes[1];
+#define REWARD_SUMS 2   // moments that count, those of them that the clamp changed
+#define REWARD_MAXES 2  // scaled reward, and negated
+
+// rl_reward_statistics: what a moment adds, what becomes of the totals (one thread), both by one block. largest
+// [REWARD_MAXES].
+static __device__ inline void reward_statistics_row(float scaled, float reward, bool counts, float* sums,
+                                                    float* largest) {
+    largest[0] = max_keep_nan(largest[0], scaled);
+    largest[1] = max_keep_nan(largest[1], -scaled);
+    if (!counts) return;
+    sums[0] += 1.0f;
+    sums[1] += reward != scaled ? 1.0f : 0.0f;
+}
+
+static __device__ inline void reward_statistics_finish(const float* totals, const float* largest, float* isv) {
+    const float highest = max_keep_nan(largest[0], 0.0f), lowest = max_keep_nan(largest[1], 0.0f);
     isv[ISV_REWARD_SCALED_ABS_MAX] = max_keep_nan(highest, lowest);
     isv[ISV_POS_SCALED_MAX] = highest;
     isv[ISV_NEG_SCALED_MAX] = lowest;
@@ -64,4 +62,14 @@ static __device__ inline void reward_statistics_block(const float* reward_scaled
     if (totals[0] > 0.0f) {
         isv[ISV_REWARD_CLIP_RATE_EMA] = ema_first(isv[ISV_REWARD_CLIP_RATE_EMA], totals[1] / totals[0], SIGNAL_ALPHA);
     }
+}
+
+static __device__ inline void reward_statistics_block(const float* reward_scaled, const float* reward,
+                                                      const unsigned char* closed, float* isv, int realised_reward,
+                                                      int T, int B) {
+    __shared__ Columns<REWARD_SUMS, REWARD_MAXES> columns;
+    columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
+        reward_statistics_row(reward_scaled[at], reward[at], !realised_reward || closed[at], sums, sums + REWARD_SUMS);
+    });
+    if (threadIdx.x == 0) reward_statistics_finish(columns.totals, columns.totals + REWARD_SUMS, isv);
 }

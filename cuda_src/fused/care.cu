@@ -29,13 +29,13 @@ extern "C" __global__ void rl_care_right(const float* w_q, const float* w_pi, co
 // A block has four rows of a head, a warp each, whose lanes are the 32 sums of rl_spectral_left; it measures v itself. The
 // last block is rl_popart_update. left [2, HIDDEN_DIM]: u of both heads, not of length 1 yet.
 extern "C" __global__ void rl_care_left(const float* w_q, const float* w_pi, const float* v_q, const float* v_pi,
-                                        const float* value_target, float* left, float* isv, float* w_v, float* b_v,
-                                        float* w_v_ctx, int* nonfinite_parts, int part, int n_q, int n_pi, int rows,
-                                        int n_w, int n_b, int n_ctx) {
+                                        const float* moments, float* left, float* isv, float* w_v, float* b_v,
+                                        float* w_v_ctx, int* nonfinite_parts, int part, int n_q, int n_pi, int n_w,
+                                        int n_b, int n_ctx) {
     __shared__ float scratch[32];
     const int block = blockIdx.x;
     if (block == 2 * CARE_BLOCKS) {
-        popart_update_block(value_target, isv, w_v, b_v, w_v_ctx, nonfinite_parts, part, rows, n_w, n_b, n_ctx);
+        popart_update_block(moments, isv, w_v, b_v, w_v_ctx, nonfinite_parts, part, n_w, n_b, n_ctx);
         return;
     }
     const bool q = block < CARE_BLOCKS;

@@ -2,63 +2,123 @@
 #include "include/last_block.cuh"
 #include "nets/ppo.cuh"
 
-#define VALUE_ROWS 8  // rows b of a block: (T+1) states of each
+#define GAE_STEPS 32  // steps of a tile
 
 // rl_policy_advantages: values of all states, advantages, their statistics.
 // launch: blocks (B + 7) // 8, block 128
-// updates: isv, blocks_done
+// updates: isv, parts_advantages, blocks_done
 // fuses: rl_value_rows, gae_advantage, rl_advantage_statistics
-// A block has eight rows with all their states; the last block to finish computes the statistics. Parameters are those of
-// the kernels that it stands for.
-extern "C" __global__ void rl_policy_advantages(const float* v_all, const float* b_v, const float* w_v_ctx,
-                                                const float* context, const int* position_class, const float* reward,
-                                                const unsigned char* terminal, const unsigned char* overridden,
-                                                float* value, float* advantage, float* value_target, float* moments,
-                                                float* isv, unsigned int* blocks_done, int mask_overridden, int P,
-                                                int T, int B) {
+// A block has eight rows with all their states, a tile of steps at a time from the last one back; the last block to finish
+// computes the statistics from those of the blocks, parts_advantages [7, blocks]. Parameters are those of the kernels that
+// it stands for.
+extern "C" __global__ void rl_policy_advantages(
+    const float* __restrict__ v_all, const float* __restrict__ b_v, const float* __restrict__ w_v_ctx,
+    const float* __restrict__ context, const int* __restrict__ position_class, const float* __restrict__ reward,
+    const unsigned char* __restrict__ terminal, const unsigned char* __restrict__ overridden, float* value,
+    float* advantage, float* value_target, float* moments, float* isv, float* parts_advantages,
+    unsigned int* blocks_done, int mask_overridden, int P, int T, int B) {
     __shared__ bool last;
-    const int first = blockIdx.x * VALUE_ROWS;
-    for (int i = threadIdx.x; i < (T + 1) * VALUE_ROWS; i += blockDim.x) {
-        const int t = i / VALUE_ROWS, b = first + (i - t * VALUE_ROWS), row = t * B + b;
-        if (b < B) value[row] = value_rows_row(v_all, b_v, w_v_ctx, context, position_class, isv, P, row);
+    __shared__ Columns<ADVANTAGE_SUMS> columns;
+    __shared__ Columns<1> square;
+    __shared__ SpreadLanes spread;
+    __shared__ float values[(GAE_STEPS + 1) * ADVANTAGE_ROWS], rewards[GAE_STEPS * ADVANTAGE_ROWS];
+    __shared__ unsigned char ends[GAE_STEPS * ADVANTAGE_ROWS];
+    const int first = blockIdx.x * ADVANTAGE_ROWS;
+    const float gamma = isv[ISV_GAMMA], lambda = isv[ISV_GAE_LAMBDA], bound = isv[ISV_V_TARGET_CLAMP];
+    float carried = 0.0f;
+    for (int t0 = (T - 1) / GAE_STEPS * GAE_STEPS; t0 >= 0; t0 -= GAE_STEPS) {
+        const int steps = T - t0 < GAE_STEPS ? T - t0 : GAE_STEPS;
+#pragma unroll 3
+        for (int i = threadIdx.x; i < (steps + 1) * ADVANTAGE_ROWS; i += COLUMN_THREADS) {
+            const int t = t0 + i / ADVANTAGE_ROWS, b = first + i % ADVANTAGE_ROWS, row = t * B + b;
+            if (b >= B) continue;
+            const bool acts = i < steps * ADVANTAGE_ROWS;
+            const float r = acts ? reward[row] : 0.0f;
+            const unsigned char end = acts ? terminal[row] : 0;
+            values[i] = value_rows_row(v_all, b_v, w_v_ctx, context, position_class, isv, P, row);
+            if (acts || t == T) value[row] = values[i];
+            if (acts) {
+                rewards[i] = r;
+                ends[i] = end;
+            }
+        }
+        __syncthreads();
+        if (threadIdx.x < ADVANTAGE_ROWS && first + (int)threadIdx.x < B) {
+            for (int i = (steps - 1) * ADVANTAGE_ROWS + threadIdx.x; i >= 0; i -= ADVANTAGE_ROWS) {
+                carried = gae_step(rewards[i], ends[i] != 0, values[i], values[i + ADVANTAGE_ROWS], gamma, lambda,
+                                   carried);
+                rewards[i] = carried;  // from here on the advantage
+            }
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < steps * ADVANTAGE_ROWS; i += COLUMN_THREADS) {
+            const int b = first + i % ADVANTAGE_ROWS, row = (t0 + i / ADVANTAGE_ROWS) * B + b;
+            if (b >= B) continue;
+            advantage[row] = rewards[i];
+            value_target[row] = gae_target(rewards[i], values[i], bound);
+        }
+        __syncthreads();
     }
-    __syncthreads();
-    const int b = first + threadIdx.x;
-    if (threadIdx.x < VALUE_ROWS && b < B) {
-        gae_advantage_row(reward, terminal, value, isv, advantage, value_target, B, T, b);
-    }
+    const int blocks = gridDim.x;
+    const float apart = advantage_part(advantage, overridden, value_target, &columns, &square, mask_overridden, first,
+                                       T, B);
+    columns.store(parts_advantages, blockIdx.x, blocks);
+    if (threadIdx.x == 0) parts_advantages[ADVANTAGE_SUMS * blocks + blockIdx.x] = apart;
     if (!is_last_block(blocks_done, &last)) return;
-    advantage_statistics_block(advantage, overridden, moments, isv, T * B, mask_overridden);
+    columns.of_parts(parts_advantages, blocks);
+    spread.of_parts(parts_advantages, parts_advantages + blocks, parts_advantages + ADVANTAGE_SUMS * blocks, blocks);
+    if (threadIdx.x == 0) advantage_statistics_finish(columns.totals, spread.all.square, moments, isv, T, B);
 }
 
 // rl_policy_surrogate: surrogate and value loss of every row with the gradients of all classes' outputs, and their means.
 // launch: blocks (rows + 127) // 128, block 128
-// updates: isv, blocks_done
+// updates: isv, parts_losses, blocks_done
 // fuses: ppo_clipped_surrogate_fwd, ppo_clipped_surrogate_bwd, rl_value_loss_grad, rl_loss_reduce
 // One thread a row, rows = T*B. A block clears its rows' gradients together, adjacent threads adjacent elements; then each
-// thread writes those of its row's class. The last block to finish adds the losses up. Parameters are those of the
-// kernels that it stands for.
+// thread writes those of its row's class. The last block to finish adds up what the blocks left in parts_losses
+// [3, blocks]. Parameters are those of the kernels that it stands for.
 extern "C" __global__ void rl_policy_surrogate(
-    const float* pi_all, const float* b_pi, const float* w_pi_ctx, const float* context, const int* position_class,
-    const signed char* action_drawn, const float* log_prob, const float* advantage, const unsigned char* overridden,
-    const float* moments, const float* value, const float* value_target, float* isv, float* pi_soft, float* log_ratio,
-    float* row_loss_pi, float* row_loss_v, float* row_entropy, float* grad_pi_all, float* grad_v_all,
-    unsigned int* blocks_done, int mask_overridden, int P, int rows) {
+    const float* __restrict__ pi_all, const float* __restrict__ b_pi, const float* __restrict__ w_pi_ctx,
+    const float* __restrict__ context, const int* __restrict__ position_class,
+    const signed char* __restrict__ action_drawn, const float* __restrict__ log_prob,
+    const float* __restrict__ advantage, const unsigned char* __restrict__ overridden,
+    const float* __restrict__ moments, const float* __restrict__ value, const float* __restrict__ value_target,
+    float* isv, float* pi_soft, float* log_ratio, float* row_loss_pi, float* row_loss_v, float* row_entropy,
+    float* grad_pi_all, float* grad_v_all, float* parts_losses, unsigned int* blocks_done, int mask_overridden, int P,
+    int rows) {
     __shared__ bool last;
-    const int first = blockIdx.x * blockDim.x, row = first + threadIdx.x;
-    const int here = rows - first < (int)blockDim.x ? rows - first : (int)blockDim.x;
+    __shared__ Columns<LOSS_SUMS> columns;
+    const int first = blockIdx.x * LOSS_PART, row = first + threadIdx.x;
+    const int here = rows - first < LOSS_PART ? rows - first : LOSS_PART;
     float *pi = grad_pi_all + (long long)first * P * N_ACTIONS, *v = grad_v_all + (long long)first * P;
-    for (int i = threadIdx.x; i < here * P * N_ACTIONS; i += blockDim.x) pi[i] = 0.0f;
-    for (int i = threadIdx.x; i < here * P; i += blockDim.x) v[i] = 0.0f;
-    __syncthreads();
+#pragma unroll 4
+    for (int i = threadIdx.x; i < here * P * N_ACTIONS; i += LOSS_PART) pi[i] = 0.0f;
+    for (int i = threadIdx.x; i < here * P; i += LOSS_PART) v[i] = 0.0f;
+    float sums[LOSS_SUMS];
+    columns.begin(sums);
+    SurrogateRow found;
     if (row < rows) {
-        ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob,
-                                      advantage, overridden, moments, isv, pi_soft, log_ratio, row_loss_pi,
-                                      row_entropy, P, mask_overridden, row);
-        ppo_clipped_surrogate_bwd_row(pi_soft, log_ratio, row_entropy, position_class, action_drawn, advantage,
-                                      overridden, moments, isv, grad_pi_all, rows, P, mask_overridden, row);
-        value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, row_loss_v, rows, P, row);
+        found = ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob,
+                                              advantage, overridden, moments, isv, P, mask_overridden, row);
+#pragma unroll
+        for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = found.soft[a];
+        log_ratio[row] = found.log_ratio;
+        row_loss_pi[row] = found.loss;
+        row_entropy[row] = found.entropy;
     }
+    __syncthreads();  // the gradients are clear
+    if (row < rows) {
+        ppo_clipped_surrogate_bwd_row(found.soft, found.log_ratio, found.entropy, position_class, action_drawn,
+                                      advantage, overridden, moments, isv, grad_pi_all, rows, P, mask_overridden, row);
+        const float loss_v = value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, rows, P, row);
+        row_loss_v[row] = loss_v;
+        sums[0] += found.loss;
+        sums[1] += loss_v;
+        sums[2] += found.entropy;
+    }
+    columns.of_threads(sums);
+    columns.store(parts_losses, blockIdx.x, gridDim.x);
     if (!is_last_block(blocks_done, &last)) return;
-    loss_reduce_block(row_loss_pi, row_loss_v, row_entropy, moments, isv, rows);
+    columns.of_parts(parts_losses, gridDim.x);
+    if (threadIdx.x == 0) loss_reduce_finish(columns.totals, moments, isv, rows);
 }

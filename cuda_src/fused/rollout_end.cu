@@ -6,7 +6,18 @@
 #include "env/reward.cuh"
 #include "include/last_block.cuh"
 
-#define SIGNAL_BLOCKS 5  // blocks before the reward's
+// Columns of the sums over all moments, by whose they are; then the maxima.
+enum RolloutColumn {
+    OF_DONE = 0,
+    OF_ENTROPY = OF_DONE + DONE_SUMS,
+    OF_EVENTS = OF_ENTROPY + ENTROPY_SUMS,
+    OF_MARKET = OF_EVENTS + EVENT_SUMS,
+    OF_UNITS = OF_MARKET + MARKET_SUMS,
+    OF_REWARD = OF_UNITS + UNIT_SUMS,
+    OF_LARGEST = OF_REWARD + REWARD_SUMS,
+    OF_WORST = OF_LARGEST + REWARD_MAXES,
+    ROLLOUT_COLUMNS,
+};
 
 // Bits of `controllers`: which run, in the order of CONTROLLERS in pipeline/control.py, the reward scale being bit 0.
 enum Controller {
@@ -28,8 +39,9 @@ enum Controller {
 };
 
 // rl_rollout_end: trade averages, reward, its statistics, signals of the market side, controllers.
-// launch: blocks 5 + (T*B + 127) // 128, block 128
-// updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, atom_span_window, blocks_done
+// launch: blocks (T*B + 511) // 512, block 128
+// updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, atom_span_window, parts_reward
+// updates: blocks_done
 // fuses: ema_update_on_done, rl_fused_reward_pipeline, rl_reward_statistics, action_entropy_per_step
 // fuses: rl_event_counters, rl_market_statistics, rl_unit_statistics, rl_dones_ema, rl_step_counter_update
 // fuses: rl_controller_reward_clamp, rl_controller_gates, rl_controller_gamma, rl_controller_target_tau
@@ -37,48 +49,68 @@ enum Controller {
 // fuses: rl_controller_rollout_steps, rl_controller_per_alpha, rl_controller_per_beta, rl_controller_distill_lambda
 // fuses: rl_controller_distill_temperature, rl_controller_loss_balance, rl_controller_learning_rate
 // fuses: rl_controller_atom_span
-// The first five blocks each do one signal (two small ones share a block), a moment of the reward is a thread of the
-// others; the last block to finish does what needs them all: the reward's statistics, then the controllers one by one.
+// A block has SIGNAL_PART moments: their rewards, and what they add to every signal (the first B also what their rows are
+// at the end); the last block to finish adds the blocks up, a warp a signal makes of the totals what it will, then one
+// thread runs the controllers one by one. parts_reward [ROLLOUT_COLUMNS, blocks].
 // Parameters are those of the kernels that it stands for. averages 0: ema_update_on_done has run before (it must where
 // the reward scale follows it). controllers: bits, see above; the state of one that does not run is not touched.
 extern "C" __global__ void rl_rollout_end(
-    const unsigned char* closed, const float* closed_trade_pnl_usd, const int* closed_trade_steps,
-    const int* closed_trade_lots, const signed char* action, const unsigned char* overridden,
-    const unsigned char* override_reason, const int* position_before, const int* position_after,
-    const int* market_target, const int* fill_lots, const int* unfilled_lots, const float* pnl_step_usd,
-    const float* unrealised_usd, const int* held_steps, const float* equity_usd, const int* position_lots,
-    const int* trade_open_step, const int* unit_lots, const float* unit_trail, const int* unit_age,
-    const float* isv_seed, const unsigned int* adam_step, float* isv, float* action_share_ema,
-    unsigned int* controller_age, unsigned int* lr_halvings, float* loss_abs_ema, float* atom_span_window,
-    float* atom_span_before, float* reward_usd, float* reward_scaled, float* reward, unsigned int* blocks_done,
-    float fee_usd, int realised_reward, int averages, int controllers, int plateau, int T, int B) {
+    const unsigned char* __restrict__ closed, const float* __restrict__ closed_trade_pnl_usd,
+    const int* __restrict__ closed_trade_steps, const int* __restrict__ closed_trade_lots,
+    const signed char* __restrict__ action, const unsigned char* __restrict__ overridden,
+    const unsigned char* __restrict__ override_reason, const int* __restrict__ position_before,
+    const int* __restrict__ position_after, const int* __restrict__ market_target, const int* __restrict__ fill_lots,
+    const int* __restrict__ unfilled_lots, const float* __restrict__ pnl_step_usd,
+    const float* __restrict__ unrealised_usd, const int* __restrict__ held_steps, const float* __restrict__ equity_usd,
+    const int* __restrict__ position_lots, const int* __restrict__ trade_open_step, const int* __restrict__ unit_lots,
+    const float* __restrict__ unit_trail, const int* __restrict__ unit_age, const float* isv_seed,
+    const unsigned int* adam_step, float* isv, float* action_share_ema, unsigned int* controller_age,
+    unsigned int* lr_halvings, float* loss_abs_ema, float* atom_span_window, float* atom_span_before,
+    float* __restrict__ reward_usd, float* __restrict__ reward_scaled, float* __restrict__ reward, float* parts_reward,
+    unsigned int* blocks_done, float fee_usd, int realised_reward, int averages, int controllers, int plateau, int T,
+    int B) {
     __shared__ bool last;
-    const int block = blockIdx.x;
-    if (block == 0) {
-        if (averages) {
-            ema_update_on_done_block(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, isv, T, B);
-        }
-    } else if (block == 1) {
-        action_entropy_per_step_block(action, overridden, position_before, market_target, action_share_ema, isv, T, B);
-    } else if (block == 2) {
-        event_counters_block(override_reason, isv, T, B);
-        dones_ema_block(closed, isv, T, B);
-    } else if (block == 3) {
-        market_statistics_block(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
-                                equity_usd, position_lots, trade_open_step, isv, fee_usd, T, B);
-    } else if (block == 4) {
-        unit_statistics_block(unit_lots, unit_trail, unit_age, isv, B);
-        if (threadIdx.x == 0) step_counter_update_thread(isv, T);
-    } else {
-        const long long at = (long long)(block - SIGNAL_BLOCKS) * blockDim.x + threadIdx.x;
-        if (at < (long long)T * B) {
+    __shared__ Columns<OF_LARGEST, ROLLOUT_COLUMNS - OF_LARGEST> columns;
+    const int rows = T * B, first = blockIdx.x * SIGNAL_PART;
+    float sums[ROLLOUT_COLUMNS];
+    columns.begin(sums);
+#pragma unroll
+    for (int i = 0; i < SIGNAL_PART / COLUMN_THREADS; ++i) {
+        const int at = first + i * COLUMN_THREADS + threadIdx.x;
+        if (at >= rows) continue;
+        const MomentReward item =
             fused_reward_pipeline_item(pnl_step_usd, closed, closed_trade_pnl_usd, closed_trade_steps, position_before,
-                                       position_after, unrealised_usd, held_steps, isv, reward_usd, reward_scaled,
-                                       reward, realised_reward, at);
-        }
+                                       position_after, unrealised_usd, held_steps, isv, realised_reward, at);
+        reward_usd[at] = item.usd;
+        reward_scaled[at] = item.scaled;
+        reward[at] = item.clamped;
+        reward_statistics_row(item.scaled, item.clamped, !realised_reward || closed[at], sums + OF_REWARD,
+                              sums + OF_LARGEST);
+        ema_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums + OF_DONE);
+        action_entropy_row(action, overridden, position_before, market_target, at, sums + OF_ENTROPY);
+        event_counters_row(override_reason, at, sums + OF_EVENTS);
+        market_statistics_row(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
+                              equity_usd, position_lots, trade_open_step, B, at, sums + OF_MARKET, sums + OF_WORST);
+        if (at < B) unit_statistics_row(unit_lots, unit_trail, unit_age, at, sums + OF_UNITS);
     }
+    columns.of_threads(sums);
+    columns.store(parts_reward, blockIdx.x, gridDim.x);
     if (!is_last_block(blocks_done, &last)) return;
-    reward_statistics_block(reward_scaled, reward, closed, isv, realised_reward, T, B);
+    columns.of_parts(parts_reward, gridDim.x);
+    const float* totals = columns.totals;
+    if (threadIdx.x == 0) {
+        if (averages) ema_on_done_finish(totals + OF_DONE, isv);
+        dones_ema_finish(totals[OF_DONE], isv, T, B);
+        step_counter_update_thread(isv, T);
+        reward_statistics_finish(totals + OF_REWARD, totals + OF_LARGEST, isv);
+    }
+    if (threadIdx.x == 32) action_entropy_finish(totals + OF_ENTROPY, action_share_ema, isv, T, B);
+    if (threadIdx.x == 64) {
+        event_counters_finish(totals + OF_EVENTS, isv);
+        market_statistics_finish(totals + OF_MARKET, totals[OF_WORST], isv, fee_usd, T, B);
+    }
+    if (threadIdx.x == 96) unit_statistics_finish(totals + OF_UNITS, isv, B);
+    __syncthreads();
     if (threadIdx.x != 0) return;
     if (controllers & RUN_REWARD_CLAMP) controller_reward_clamp_thread(isv, controller_age);
     if (controllers & RUN_GATES) controller_gates_thread(isv, isv_seed);

@@ -1,26 +1,13 @@
 // What the kernels in popart.cu do, as functions that a fused kernel may call as well.
 #pragma once
 #include "generated/isv_slots.cuh"
-#include "include/reduce.cuh"
 #include "nets/policy.cuh"
 
 // rl_popart_update.
-static __device__ inline void popart_update_block(const float* value_target, float* isv, float* w_v, float* b_v,
-                                                  float* w_v_ctx, int* nonfinite_parts, int part, int rows, int n_w,
-                                                  int n_b, int n_ctx) {
-    __shared__ float scratch[32];
-    float sum = 0.0f, square = 0.0f, bad = 0.0f;
-#pragma unroll 8
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        const float g = value_target[r];
-        sum += g;
-        square = fmaf(g, g, square);
-        if (!is_finite(g)) bad += 1.0f;
-    }
-    sum = block_sum(sum, scratch) / rows;
-    square = block_sum(square, scratch) / rows;
-    bad = block_sum(bad, scratch);
-
+static __device__ inline void popart_update_block(const float* moments, float* isv, float* w_v, float* b_v,
+                                                  float* w_v_ctx, int* nonfinite_parts, int part, int n_w, int n_b,
+                                                  int n_ctx) {
+    const float sum = moments[3], square = moments[4], bad = moments[5];
     const float mean = isv[ISV_POPART_MEAN], second = isv[ISV_POPART_SECOND_MOMENT], beta = isv[ISV_POPART_BETA];
     const bool usable = bad == 0.0f && is_finite(square);
     const float mean_new = usable ? ema(mean, sum, beta) : mean;

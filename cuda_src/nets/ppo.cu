@@ -10,24 +10,47 @@
 extern "C" __global__ void gae_advantage(const float* reward, const unsigned char* terminal, const float* value,
                                          const float* isv, float* advantage, float* value_target, int B, int T) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
-    if (b < B) gae_advantage_row(reward, terminal, value, isv, advantage, value_target, B, T, b);
+    if (b >= B) return;
+    const float gamma = isv[ISV_GAMMA], lambda = isv[ISV_GAE_LAMBDA], bound = isv[ISV_V_TARGET_CLAMP];
+    float carried = 0.0f;
+    for (int t = T - 1; t >= 0; --t) {
+        const long long row = (long long)t * B + b;
+        carried = gae_step(reward[row], terminal[row] != 0, value[row], value[row + B], gamma, lambda, carried);
+        advantage[row] = carried;
+        value_target[row] = gae_target(carried, value[row], bound);
+    }
 }
 
-// rl_advantage_statistics: mean and standard deviation of the advantages that the surrogate uses.
+// rl_advantage_statistics: mean and standard deviation of the advantages that the surrogate uses, moments of the returns.
 // launch: blocks 1, block 128
-// One block, fixed order. advantage [rows]; overridden [rows]; moments [3] = mean, 1 / std, rows counted.
+// One block, fixed order. advantage, value_target, overridden [T,B]; moments [6] = of the advantages mean, 1 / std, rows
+// counted; of the returns (value_target) mean, mean square, how many are not finite.
 // mask_overridden != 0 leaves out rows whose executed action the policy did not choose. No row at all: 0, 0, 0. One row
 // has no spread to be measured by: 0, 1, 1, its advantage is used as it is.
 // Slots written: ADV_ABS_MEAN.
 extern "C" __global__ void rl_advantage_statistics(const float* advantage, const unsigned char* overridden,
-                                                   float* moments, float* isv, int rows, int mask_overridden) {
-    advantage_statistics_block(advantage, overridden, moments, isv, rows, mask_overridden);
+                                                   const float* value_target, float* moments, float* isv,
+                                                   int mask_overridden, int T, int B) {
+    __shared__ Columns<ADVANTAGE_SUMS> columns;
+    __shared__ Columns<1> square;
+    __shared__ SpreadLanes spread;
+    columns.clear_lanes();
+    spread.clear();
+    for (int first = 0; first < B; first += ADVANTAGE_ROWS) {
+        const float apart = advantage_part(advantage, overridden, value_target, &columns, &square, mask_overridden,
+                                           first, T, B);
+        columns.add_to_lane(first / ADVANTAGE_ROWS);
+        spread.add({columns.totals[0], columns.totals[1], apart}, first / ADVANTAGE_ROWS);
+    }
+    columns.of_lanes();
+    spread.of_lanes();
+    if (threadIdx.x == 0) advantage_statistics_finish(columns.totals, spread.all.square, moments, isv, T, B);
 }
 
 // ppo_clipped_surrogate_fwd: loss of each row and the softmax the backward needs.
 // launch: threads rows, block 64
 // One thread a row. pi_all [rows, P*11], b_pi, w_pi_ctx, context, position_class as in rl_pi_action_kernel;
-// action_drawn, log_prob (of the draw), advantage, overridden [rows]; moments [3] of rl_advantage_statistics;
+// action_drawn, log_prob (of the draw), advantage, overridden [rows]; moments of rl_advantage_statistics;
 // pi_soft [rows, 11]; log_ratio, row_loss_pi, row_entropy [rows].
 //   rho = p_new / p_old kept in [1/max, max] first;  loss = -min(rho A, clip(rho, 1 - eps, 1 + eps) A)  (Schulman 2017)
 // A is normalised by moments. A masked row has loss 0. Entropy is that of the softmax, nats.
@@ -41,9 +64,13 @@ extern "C" __global__ void ppo_clipped_surrogate_fwd(const float* pi_all, const 
                                                      int P, int mask_overridden) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob, advantage,
-                                  overridden, moments, isv, pi_soft, log_ratio, row_loss_pi, row_entropy, P,
-                                  mask_overridden, row);
+    const SurrogateRow found =
+        ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob,
+                                      advantage, overridden, moments, isv, P, mask_overridden, row);
+    for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = found.soft[a];
+    log_ratio[row] = found.log_ratio;
+    row_loss_pi[row] = found.loss;
+    row_entropy[row] = found.entropy;
 }
 
 // ppo_clipped_surrogate_bwd: gradient of surrogate and entropy bonus with respect to all classes' logits.
@@ -64,8 +91,10 @@ extern "C" __global__ void ppo_clipped_surrogate_bwd(const float* pi_soft, const
     if (row >= rows) return;
     const int width = P * N_ACTIONS;
     for (int i = 0; i < width; ++i) grad_pi_all[(long long)row * width + i] = 0.0f;
-    ppo_clipped_surrogate_bwd_row(pi_soft, log_ratio, row_entropy, position_class, action_drawn, advantage, overridden,
-                                  moments, isv, grad_pi_all, rows, P, mask_overridden, row);
+    float soft[N_ACTIONS];
+    for (int a = 0; a < N_ACTIONS; ++a) soft[a] = pi_soft[(long long)row * N_ACTIONS + a];
+    ppo_clipped_surrogate_bwd_row(soft, log_ratio[row], row_entropy[row], position_class, action_drawn, advantage,
+                                  overridden, moments, isv, grad_pi_all, rows, P, mask_overridden, row);
 }
 
 // rl_value_loss_grad: Huber loss of the normalised value and its gradient with respect to all classes' outputs.
@@ -78,7 +107,7 @@ extern "C" __global__ void rl_value_loss_grad(const float* value, const float* v
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     for (int i = 0; i < P; ++i) grad_v_all[(long long)row * P + i] = 0.0f;
-    value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, row_loss_v, rows, P, row);
+    row_loss_v[row] = value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, rows, P, row);
 }
 
 // rl_loss_reduce: mean policy and value losses and the entropy signal of the iteration.

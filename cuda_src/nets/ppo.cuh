@@ -1,104 +1,134 @@
 // What the kernels in ppo.cu do, as functions that a fused kernel may call as well.
 #pragma once
 #include "generated/isv_slots.cuh"
-#include "include/reduce.cuh"
+#include "include/columns.cuh"
+#include "include/spread.cuh"
 #include "nets/policy.cuh"
 
 #define ADVANTAGE_STD_FLOOR 1e-6f  // under the standard deviation of the advantages
 #define VALUE_HUBER_KAPPA 1.0f     // in units of the normalised return
 
-// gae_advantage, row b.
-static __device__ inline void gae_advantage_row(const float* reward, const unsigned char* terminal, const float* value,
-                                                const float* isv, float* advantage, float* value_target, int B, int T,
-                                                int b) {
-    const float gamma = isv[ISV_GAMMA], lambda = isv[ISV_GAE_LAMBDA], bound = isv[ISV_V_TARGET_CLAMP];
-    float carried = 0.0f;
-    for (int t = T - 1; t >= 0; --t) {
-        const long long row = (long long)t * B + b;
-        const float keep = terminal[row] ? 0.0f : gamma;
-        const float delta = fmaf(keep, value[row + B], reward[row]) - value[row];
-        carried = fmaf(keep * lambda, carried, delta);
-        advantage[row] = carried;
-        value_target[row] = clampf(carried + value[row], -bound, bound);
-    }
+// gae_advantage, one step of the backward sweep: A_t from A_{t+1}.
+static __device__ inline float gae_step(float reward, bool terminal, float value, float next_value, float gamma,
+                                        float lambda, float carried) {
+    const float keep = terminal ? 0.0f : gamma;
+    const float delta = fmaf(keep, next_value, reward) - value;
+    return fmaf(keep * lambda, carried, delta);
 }
 
-// rl_advantage_statistics.
-static __device__ inline void advantage_statistics_block(const float* advantage, const unsigned char* overridden,
-                                                       float* moments, float* isv, int rows, int mask_overridden) {
-    __shared__ float scratch[32];
-    float count = 0.0f, sum = 0.0f, magnitude = 0.0f;
-#pragma unroll 8
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        if (mask_overridden && overridden[r]) continue;
-        count += 1.0f;
-        sum += advantage[r];
-        magnitude += fabsf(advantage[r]);
+static __device__ inline float gae_target(float advantage, float value, float bound) {
+    return clampf(advantage + value, -bound, bound);
+}
+
+#define ADVANTAGE_ROWS 8     // rows b of a part, with all their steps
+#define ADVANTAGE_SUMS 6     // rows counted, their A, |A|; returns, their squares, those that are not finite
+#define ADVANTAGE_COLUMNS 7  // and the squared deviations of A
+
+// rl_advantage_statistics, the part of rows first .. first + 7: sums into columns->totals; squared deviations of A come
+// back, to all threads.
+static __device__ inline float advantage_part(const float* advantage, const unsigned char* overridden,
+                                              const float* value_target, Columns<ADVANTAGE_SUMS>* columns,
+                                              Columns<1>* square, int mask_overridden, int first, int T, int B) {
+    float sums[ADVANTAGE_SUMS], deviation[1];
+    columns->begin(sums);
+    square->begin(deviation);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < T * ADVANTAGE_ROWS; i += COLUMN_THREADS) {
+        const int b = first + i % ADVANTAGE_ROWS, row = i / ADVANTAGE_ROWS * B + b;
+        if (b >= B) continue;
+        const float a = advantage[row], g = value_target[row];
+        const bool counts = !(mask_overridden && overridden[row]);
+        sums[0] += counts ? 1.0f : 0.0f;
+        sums[1] += counts ? a : 0.0f;
+        sums[2] += counts ? fabsf(a) : 0.0f;
+        sums[3] += g;
+        sums[4] = fmaf(g, g, sums[4]);
+        sums[5] += is_finite(g) ? 0.0f : 1.0f;
     }
-    count = block_sum(count, scratch);
-    const float floor_count = count > 0.0f ? count : 1.0f;
-    const float mean = block_sum(sum, scratch) / floor_count;
-    magnitude = block_sum(magnitude, scratch) / floor_count;
-    float square = 0.0f;
-#pragma unroll 8
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        if (mask_overridden && overridden[r]) continue;
-        const float d = advantage[r] - mean;
-        square = fmaf(d, d, square);
+    columns->of_threads(sums);
+    const float count = columns->totals[0], mean = columns->totals[1] / (count > 0.0f ? count : 1.0f);
+#pragma unroll 4
+    for (int i = threadIdx.x; i < T * ADVANTAGE_ROWS; i += COLUMN_THREADS) {
+        const int b = first + i % ADVANTAGE_ROWS, row = i / ADVANTAGE_ROWS * B + b;
+        if (b >= B || (mask_overridden && overridden[row])) continue;
+        const float d = advantage[row] - mean;
+        deviation[0] = fmaf(d, d, deviation[0]);
     }
-    const float std = sqrtf(block_sum(square, scratch) / floor_count);
-    if (threadIdx.x == 0) {
-        moments[0] = count > 1.0f ? mean : 0.0f;
-        moments[1] = count > 1.0f ? 1.0f / (std + ADVANTAGE_STD_FLOOR) : count;
-        moments[2] = count;
-        isv[ISV_ADV_ABS_MEAN] = magnitude;
-    }
+    square->of_threads(deviation);
+    return square->totals[0];
+}
+
+// rl_advantage_statistics, one thread: totals [ADVANTAGE_SUMS] of all parts.
+static __device__ inline void advantage_statistics_finish(const float* totals, float square, float* moments, float* isv,
+                                                          int T, int B) {
+    const float count = totals[0], floor_count = count > 0.0f ? count : 1.0f, rows = (float)T * (float)B;
+    const float std = sqrtf(square / floor_count);
+    moments[0] = count > 1.0f ? totals[1] / floor_count : 0.0f;
+    moments[1] = count > 1.0f ? 1.0f / (std + ADVANTAGE_STD_FLOOR) : count;
+    moments[2] = count;
+    moments[3] = totals[3] / rows;
+    moments[4] = totals[4] / rows;
+    moments[5] = totals[5];
+    isv[ISV_ADV_ABS_MEAN] = totals[2] / floor_count;
+}
+
+// What the surrogate knows of a row.
+struct SurrogateRow {
+    float soft[N_ACTIONS], log_ratio, loss, entropy;
+};
+
+// soft[action], by comparisons: an array that is indexed by a number unknown to the compiler leaves the registers.
+static __device__ inline float soft_of(const float* soft, int action) {
+    float found = 0.0f;
+#pragma unroll
+    for (int a = 0; a < N_ACTIONS; ++a) found = a == action ? soft[a] : found;
+    return found;
 }
 
 // ppo_clipped_surrogate_fwd, row `row`.
-static __device__ inline void ppo_clipped_surrogate_fwd_row(
+static __device__ inline SurrogateRow ppo_clipped_surrogate_fwd_row(
     const float* pi_all, const float* b_pi, const float* w_pi_ctx, const float* context, const int* position_class,
     const signed char* action_drawn, const float* log_prob, const float* advantage, const unsigned char* overridden,
-    const float* moments, const float* isv, float* pi_soft, float* log_ratio, float* row_loss_pi, float* row_entropy,
-    int P, int mask_overridden, int row) {
-    float logits[N_ACTIONS], soft[N_ACTIONS];
+    const float* moments, const float* isv, int P, int mask_overridden, int row) {
+    SurrogateRow found;
+    float logits[N_ACTIONS];
     policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
-    policy_softmax(logits, soft);
-    for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = soft[a];
-    row_entropy[row] = policy_entropy(soft);
-
-    const float lr = logf(policy_floored(soft[action_drawn[row]], isv[ISV_P_MIN])) - log_prob[row];
-    log_ratio[row] = lr;
+    policy_softmax(logits, found.soft);
+    found.entropy = policy_entropy(found.soft);
+    const float p = policy_floored(soft_of(found.soft, action_drawn[row]), isv[ISV_P_MIN]);
+    found.log_ratio = logf(p) - log_prob[row];
     const float ratio_max = isv[ISV_PPO_RATIO_CLAMP_MAX], eps = isv[ISV_PPO_CLIP_EPS];
-    const float rho = clampf(expf(lr), 1.0f / ratio_max, ratio_max);
+    const float rho = clampf(expf(found.log_ratio), 1.0f / ratio_max, ratio_max);
     const float normal = (advantage[row] - moments[0]) * moments[1];
     const float free = rho * normal, clipped = clampf(rho, 1.0f - eps, 1.0f + eps) * normal;
     const bool masked = mask_overridden && overridden[row];
-    row_loss_pi[row] = masked ? 0.0f : -(clipped < free ? clipped : free);
+    found.loss = masked ? 0.0f : -(clipped < free ? clipped : free);
+    return found;
 }
 
-// ppo_clipped_surrogate_bwd, row `row`: the logits of its class; those of the others are zero and not written here.
+// ppo_clipped_surrogate_bwd, row `row` with its soft [11], log-ratio and entropy: the logits of its class; those of the
+// others are zero and not written here.
 static __device__ inline void ppo_clipped_surrogate_bwd_row(
-    const float* pi_soft, const float* log_ratio, const float* row_entropy, const int* position_class,
-    const signed char* action_drawn, const float* advantage, const unsigned char* overridden, const float* moments,
-    const float* isv, float* grad_pi_all, int rows, int P, int mask_overridden, int row) {
-    const float* soft = pi_soft + (long long)row * N_ACTIONS;
+    const float* soft, float log_ratio, float entropy, const int* position_class, const signed char* action_drawn,
+    const float* advantage, const unsigned char* overridden, const float* moments, const float* isv, float* grad_pi_all,
+    int rows, int P, int mask_overridden, int row) {
     const int drawn = action_drawn[row];
     const float p_min = isv[ISV_P_MIN], eps = isv[ISV_PPO_CLIP_EPS], ratio_max = isv[ISV_PPO_RATIO_CLAMP_MAX];
     const float normal = (advantage[row] - moments[0]) * moments[1];
-    const float raw = expf(log_ratio[row]);
+    const float raw = expf(log_ratio);
     const bool masked = mask_overridden && overridden[row];
     const bool clamped = raw > ratio_max || raw < 1.0f / ratio_max;
     const bool clipped = normal >= 0.0f ? raw > 1.0f + eps : raw < 1.0f - eps;
     float pull = 0.0f;  // d loss / d logits = pull * s_a-weighted softmax derivative
     if (!masked && !clamped && !clipped && moments[2] > 0.0f) {
-        const float p = policy_floored(soft[drawn], p_min);
-        pull = -normal * raw * (1.0f - N_ACTIONS * p_min) * soft[drawn] / (p * moments[2]);
+        const float chosen = soft_of(soft, drawn), p = policy_floored(chosen, p_min);
+        pull = -normal * raw * (1.0f - N_ACTIONS * p_min) * chosen / (p * moments[2]);
     }
     const float weight = isv[ISV_LOSS_LAMBDA_PI];
-    const float entropy_pull = isv[ISV_ENTROPY_COEF] / rows, entropy = row_entropy[row];
+    const float entropy_pull = isv[ISV_ENTROPY_COEF] / rows;
 
     float* out = grad_pi_all + ((long long)row * P + head_block(position_class[row], P)) * N_ACTIONS;
+#pragma unroll
     for (int i = 0; i < N_ACTIONS; ++i) {
         const float hot = i == drawn ? 1.0f : 0.0f;
         const float log_soft = soft[i] == 0.0f ? 0.0f : logf(soft[i]);
@@ -107,36 +137,37 @@ static __device__ inline void ppo_clipped_surrogate_bwd_row(
 }
 
 // rl_value_loss_grad, row `row`: the output of its class; those of the others are zero and not written here.
-static __device__ inline void value_loss_grad_row(const float* value, const float* value_target,
-                                                  const int* position_class, const float* isv, float* grad_v_all,
-                                                  float* row_loss_v, int rows, int P, int row) {
+// Its loss comes back.
+static __device__ inline float value_loss_grad_row(const float* value, const float* value_target,
+                                                   const int* position_class, const float* isv, float* grad_v_all,
+                                                   int rows, int P, int row) {
     const float sigma = popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]);
     const float error = (value[row] - value_target[row]) / sigma;
-    row_loss_v[row] = huber(error, VALUE_HUBER_KAPPA);
     const float slope = huber_slope(error, VALUE_HUBER_KAPPA);
     grad_v_all[(long long)row * P + head_block(position_class[row], P)] = isv[ISV_LOSS_LAMBDA_V] * slope / rows;
+    return huber(error, VALUE_HUBER_KAPPA);
 }
 
 #define ENTROPY_EMA_RATE 0.05f
 
-// rl_loss_reduce.
+#define LOSS_PART 128  // rows of a part
+#define LOSS_SUMS 3    // policy losses, value losses, entropies
+
+// rl_loss_reduce: what becomes of the totals (one thread), and all of it by one block.
+static __device__ inline void loss_reduce_finish(const float* totals, const float* moments, float* isv, int rows) {
+    if (moments[2] > 0.0f) isv[ISV_LOSS_PI] = totals[0] / moments[2];
+    isv[ISV_LOSS_V] = totals[1] / rows;
+    const float old = isv[ISV_ENTROPY_OBSERVED_EMA], entropy = totals[2] / rows;
+    isv[ISV_ENTROPY_OBSERVED_EMA] = old == 0.0f ? entropy : ema(old, entropy, ENTROPY_EMA_RATE);
+}
+
 static __device__ inline void loss_reduce_block(const float* row_loss_pi, const float* row_loss_v,
-                                              const float* row_entropy, const float* moments, float* isv, int rows) {
-    __shared__ float scratch[32];
-    float pi = 0.0f, v = 0.0f, entropy = 0.0f;
-#pragma unroll 8
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        pi += row_loss_pi[r];
-        v += row_loss_v[r];
-        entropy += row_entropy[r];
-    }
-    pi = block_sum(pi, scratch);
-    v = block_sum(v, scratch) / rows;
-    entropy = block_sum(entropy, scratch) / rows;
-    if (threadIdx.x == 0) {
-        if (moments[2] > 0.0f) isv[ISV_LOSS_PI] = pi / moments[2];
-        isv[ISV_LOSS_V] = v;
-        const float old = isv[ISV_ENTROPY_OBSERVED_EMA];
-        isv[ISV_ENTROPY_OBSERVED_EMA] = old == 0.0f ? entropy : ema(old, entropy, ENTROPY_EMA_RATE);
-    }
+                                                const float* row_entropy, const float* moments, float* isv, int rows) {
+    __shared__ Columns<LOSS_SUMS> columns;
+    columns_of_rows(columns, rows, LOSS_PART, [&](long long row, float* sums) {
+        sums[0] += row_loss_pi[row];
+        sums[1] += row_loss_v[row];
+        sums[2] += row_entropy[row];
+    });
+    if (threadIdx.x == 0) loss_reduce_finish(columns.totals, moments, isv, rows);
 }

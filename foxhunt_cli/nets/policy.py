@@ -66,7 +66,7 @@ def losses(*, again: bool = False) -> list[Step | Fused]:
     """
     used, measured = {"rows": _USED}, {"moments": "adv_moments"}
     values = Stage("rl_value_rows", {"rows": _ALL})
-    advantages = (values, Stage("gae_advantage"), Stage("rl_advantage_statistics", measured | used))
+    advantages = (values, Stage("gae_advantage"), Stage("rl_advantage_statistics", measured))
     rows = (
         Stage("ppo_clipped_surrogate_fwd", measured | used),
         Stage("ppo_clipped_surrogate_bwd", measured | used),
@@ -74,8 +74,12 @@ def losses(*, again: bool = False) -> list[Step | Fused]:
         Stage("rl_loss_reduce", measured | used),
     )
     return [
-        values if again else Fused((Stage("rl_policy_advantages", measured),), advantages, exact=True),
-        Fused((Stage("rl_policy_surrogate", measured | used),), rows, exact=True),
+        values
+        if again
+        else Fused(
+            (Stage("rl_policy_advantages", measured | {"blocks_done": "advantages_done"}),), advantages, exact=True
+        ),
+        Fused((Stage("rl_policy_surrogate", measured | used | {"blocks_done": "losses_done"}),), rows, exact=True),
     ]
 
 

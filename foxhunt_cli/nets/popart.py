@@ -10,6 +10,6 @@ BUFFERS = ()
 
 
 def update() -> list[Step]:
-    """Moments towards this iteration's value_target; w_v, b_v, w_v_ctx rescaled. Once an iteration."""
+    """Moments towards those of this iteration's returns; w_v, b_v, w_v_ctx rescaled. Once an iteration."""
     sizes = {"n_w": "HIDDEN_DIM*P", "n_b": "P", "n_ctx": "HEAD_CONTEXT_DIM*P"}
-    return [Stage("rl_popart_update", {"rows": "T*B", "part": NONFINITE_POPART, **sizes})]
+    return [Stage("rl_popart_update", {"moments": "adv_moments", "part": NONFINITE_POPART, **sizes})]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets import popart
 from foxhunt_cli.nets.target import BUFFERS as SHARED
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, isv_values
+from foxhunt_cli.pipeline.stage import Stage
 
 _T, _B, _P = 4, 8, 9
 
@@ -17,13 +19,21 @@ def _rig(trial: Trial, returns: np.ndarray, **changed) -> HeadRig:
     inputs = {
         "isv": isv_values(**{"popart_beta": 0.3, **changed}),
         "value_target": returns,
+        "advantage": np.zeros((_T, _B)),
+        "overridden": np.zeros((_T, _B), np.uint8),
         "w_v": rng.standard_normal((128, _P)),
         "b_v": rng.standard_normal(_P),
         "w_v_ctx": rng.standard_normal((3, _P)),
         "h": rng.standard_normal((64, 128)),
         "context": rng.standard_normal((64, 3)),
     }
-    return HeadRig(trial, (), SHARED, {"T": _T, "B": _B, "P": _P, "N_TARGET_CHUNKS": 1}, inputs)
+    moments = Buffer("adv_moments", "6", "float32", "iteration", "mixed", "of the advantages and the returns")
+    sizes = {"T": _T, "B": _B, "P": _P, "N_TARGET_CHUNKS": 1, "mask_overridden": 0}
+    return HeadRig(trial, (), (*SHARED, moments), sizes, inputs)
+
+
+# What measures the returns, then what follows them.
+_UPDATE = (Stage("rl_advantage_statistics", {"moments": "adv_moments"}), *popart.update())
 
 
 def _values(rig: HeadRig) -> np.ndarray:
@@ -41,7 +51,7 @@ def popart_preserves_outputs(trial: Trial) -> None:
     before = _values(rig)
     for scale in np.geomspace(0.1, 30.0, 20):
         rig.set("value_target", scale * rng.standard_normal((_T, _B)) + 2.0 * scale)
-        rig.run(popart.update())
+        rig.run(_UPDATE)
     after = _values(rig)
     moved = abs(rig.slot("POPART_MEAN"))
     trial.true("the moments moved far", moved > 10.0, moved)
@@ -54,7 +64,7 @@ def popart_moments_are_an_ema(trial: Trial) -> None:
     """Mean and second moment move by beta towards the batch's; there is no first-observation rule."""
     returns = np.random.default_rng(3).standard_normal((_T, _B)) + 3.0
     rig = _rig(trial, returns, popart_beta=0.01)
-    rig.run(popart.update())
+    rig.run(_UPDATE)
     trial.close("mean", 0.01 * returns.mean(), rig.slot("POPART_MEAN"), 1e-6)
     trial.close("second moment", 0.99 + 0.01 * (returns**2).mean(), rig.slot("POPART_SECOND_MOMENT"), 1e-6)
 
@@ -64,7 +74,7 @@ def popart_constant_returns_keep_a_floor(trial: Trial) -> None:
     """Returns without spread: sigma stays at its floor, weights stay finite and outputs stay."""
     rig = _rig(trial, np.full((_T, _B), 0.7), popart_beta=1.0)
     before = _values(rig)
-    rig.run(popart.update())
+    rig.run(_UPDATE)
     trial.true("weights are finite", np.isfinite(rig.get("w_v")).all() and np.isfinite(rig.get("b_v")).all())
     mean, second = rig.slot("POPART_MEAN"), rig.slot("POPART_SECOND_MOMENT")
     trial.close("mean", 0.7, mean, 1e-6)
@@ -82,7 +92,7 @@ def popart_refuses_bad_returns(trial: Trial) -> None:
     returns[1, 2], returns[2, 3] = np.nan, np.inf
     rig = _rig(trial, returns)
     before = {name: rig.get(name) for name in ("w_v", "b_v", "w_v_ctx", "isv")}
-    rig.run(popart.update())
+    rig.run(_UPDATE)
     for name, value in before.items():
         trial.equal(name, value, rig.get(name))
     trial.equal("counted", 2, rig.get("nonfinite_parts")[6])

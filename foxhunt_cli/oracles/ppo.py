@@ -138,17 +138,21 @@ def advantage_statistics_leave_masked_rows_out(t: Trial) -> None:
     advantage = rng.normal(2.0, 3.0, 700).astype(np.float32)
     overridden = (rng.random(700) < 0.4).astype(np.uint8)
     kept = advantage[overridden == 0].astype(np.float64)
-    base = {"advantage": advantage, "isv": seed_values({}), "moments": np.zeros(3, np.float32)}
-    out = t.run("rl_advantage_statistics", {**base, "overridden": overridden}, rows=700, mask_overridden=1)
+    returns = rng.normal(-1.0, 2.0, 700).astype(np.float32)
+    base = {"advantage": advantage, "value_target": returns, "isv": seed_values({}), "moments": np.zeros(6, np.float32)}
+    sizes = {"T": 7, "B": 100, "mask_overridden": 1}
+    out = t.run("rl_advantage_statistics", {**base, "overridden": overridden}, **sizes)
     # Sums of 420 values of order 5 in float32: relative error below 1e-6.
-    t.close("moments", [kept.mean(), 1 / (kept.std() + 1e-6), len(kept)], out["moments"], 5e-6)
+    t.close("moments", [kept.mean(), 1 / (kept.std() + 1e-6), len(kept)], out["moments"][:3], 5e-6)
+    exact = returns.astype(np.float64)
+    t.close("returns", [exact.mean(), (exact**2).mean(), 0], out["moments"][3:], 5e-6)
     t.close("mean |A|", np.abs(kept).mean(), out["isv"][number("ADV_ABS_MEAN")], 5e-6)
-    none = t.run("rl_advantage_statistics", {**base, "overridden": np.ones(700, np.uint8)}, rows=700, mask_overridden=1)
-    t.equal("all masked", 0, none["moments"])
+    none = t.run("rl_advantage_statistics", {**base, "overridden": np.ones(700, np.uint8)}, **sizes)
+    t.equal("all masked", 0, none["moments"][:3])
     alone = np.ones(700, np.uint8)
     alone[5] = 0
-    one = t.run("rl_advantage_statistics", {**base, "overridden": alone}, rows=700, mask_overridden=1)
-    t.equal("one row: as it is", [0, 1, 1], one["moments"])
+    one = t.run("rl_advantage_statistics", {**base, "overridden": alone}, **sizes)
+    t.equal("one row: as it is", [0, 1, 1], one["moments"][:3])
 
 
 def surrogate_case(seed: int, rows: int = 64) -> dict[str, np.ndarray]:

@@ -88,6 +88,7 @@ def end_of_rollout(frozen: Collection[str], *, plateau: bool, reproject: bool) -
     grown = [step for step in controllers if step == Stage("rl_atom_span_reproject")]
     steps = (*rollout.after_rollout(scale), *controllers[: len(controllers) - len(grown)])
     once = {"averages": str(int(not scale)), "plateau": str(int(plateau)), **_running(frozen)}
+    once |= {"blocks_done": "rollout_done"}
     first = rollout.averages_and(scale) if scale else []
     return [Fused((*first, Stage("rl_rollout_end", once)), steps, exact=True), *grown]
 
@@ -140,7 +141,7 @@ def end_of_iteration(*, critic: bool = True) -> list[Step | Fused]:
     head, *steps = after_updates_controllers(critic=critic)
     steps += [Stage("rl_loss_total"), Stage("rl_diag_record"), Stage("gpu_advance_cursor")]
     error = {"td_error": "c51_td", "n_td": "R"} if critic else {"td_error": "advantage", "n_td": _ROWS}
-    once = Stage("rl_iteration_end", {"rows": _ROWS, "critic": str(int(critic)), **error})
+    once = Stage("rl_iteration_end", {"rows": _ROWS, "critic": str(int(critic)), "blocks_done": "end_done", **error})
     return [head, Fused((once,), tuple(steps), exact=True)]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from foxhunt_cli.buffers import control, data, diag, env, learn, replay
+from foxhunt_cli.buffers import control, data, diag, env, learn, replay, sums
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import gather
 from foxhunt_cli.nets import (
@@ -27,7 +27,7 @@ from foxhunt_cli.nets import (
 )
 from foxhunt_cli.pipeline import fresh
 
-_FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, fresh.BUFFERS)
+_FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, sums.ROWS, fresh.BUFFERS)
 _HEADS = (frd, direction, outcome, supervised)
 _NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, popart, spectral, target)
 
