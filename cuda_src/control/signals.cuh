@@ -17,7 +17,7 @@ static __device__ inline int effective_action(int action, int position, int targ
 #define ENTROPY_SUMS 12  // N_ACTIONS shares and the overridden count
 
 // action_entropy_per_step.
-static __device__ inline void action_entropy_row(const signed char* action, const unsigned char* overridden,
+static __device__ inline void action_entropy_per_step_row(const signed char* action, const unsigned char* overridden,
                                                  const int* position_before, const int* market_target, long long at,
                                                  float* sums) {
     const int effective = effective_action(action[at], position_before[at], market_target[at]);
@@ -25,7 +25,7 @@ static __device__ inline void action_entropy_row(const signed char* action, cons
     sums[N_ACTIONS] += overridden[at] ? 1.0f : 0.0f;
 }
 
-static __device__ inline void action_entropy_finish(const float* totals, float* action_share_ema, float* isv, int T,
+static __device__ inline void action_entropy_per_step_finish(const float* totals, float* action_share_ema, float* isv, int T,
                                                     int B) {
     float moments = (float)T * (float)B, seen = 0.0f, entropy = 0.0f;
     for (int a = 0; a < N_ACTIONS; ++a) seen += action_share_ema[a];
@@ -45,9 +45,9 @@ static __device__ inline void action_entropy_per_step_block(const signed char* a
                                                             float* action_share_ema, float* isv, int T, int B) {
     __shared__ Columns<ENTROPY_SUMS> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
-        action_entropy_row(action, overridden, position_before, market_target, at, sums);
+        action_entropy_per_step_row(action, overridden, position_before, market_target, at, sums);
     });
-    if (threadIdx.x == 0) action_entropy_finish(columns.totals, action_share_ema, isv, T, B);
+    if (threadIdx.x == 0) action_entropy_per_step_finish(columns.totals, action_share_ema, isv, T, B);
 }
 
 #define EVENT_SUMS 6
@@ -138,7 +138,7 @@ static __device__ inline void market_statistics_block(const int* position_after,
 #define DONE_SUMS 8
 
 // ema_update_on_done.
-static __device__ inline void ema_on_done_row(const unsigned char* closed, const float* closed_trade_pnl_usd,
+static __device__ inline void ema_update_on_done_row(const unsigned char* closed, const float* closed_trade_pnl_usd,
                                               const int* closed_trade_steps, const int* closed_trade_lots, long long at,
                                               float* sums) {
     const bool closes = closed[at] != 0;
@@ -155,7 +155,7 @@ static __device__ inline void ema_on_done_row(const unsigned char* closed, const
     sums[7] += pnl < 0.0f ? pnl : 0.0f;
 }
 
-static __device__ inline void ema_on_done_finish(const float* totals, float* isv) {
+static __device__ inline void ema_update_on_done_finish(const float* totals, float* isv) {
     float trades = totals[0];
     if (!(trades > 0.0f)) return;
     isv[ISV_MEAN_TRADE_DURATION_EMA] = ema_first(isv[ISV_MEAN_TRADE_DURATION_EMA], totals[1] / trades, SIGNAL_ALPHA);
@@ -175,9 +175,9 @@ static __device__ inline void ema_update_on_done_block(const unsigned char* clos
                                                        float* isv, int T, int B) {
     __shared__ Columns<DONE_SUMS> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
-        ema_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums);
+        ema_update_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums);
     });
-    if (threadIdx.x == 0) ema_on_done_finish(columns.totals, isv);
+    if (threadIdx.x == 0) ema_update_on_done_finish(columns.totals, isv);
 }
 
 // rl_dones_ema; closes: rows that closed a trade.

@@ -42,7 +42,7 @@ static __device__ inline void stream_spread(const float* x, int rows, float old_
 
 // rl_var_over_abs_mean_streaming: what becomes of the advantages' spread (one thread), and all of it by one block.
 // Mean of (x - a)(x - b) over rows of mean m = their variance + (m - a)(m - b).
-static __device__ inline void var_over_abs_mean_finish(Spread all, float* isv) {
+static __device__ inline void var_over_abs_mean_streaming_finish(Spread all, float* isv) {
     const float mean = isv[ISV_ADV_VAR_STREAM_MEAN], m2 = isv[ISV_ADV_VAR_STREAM_M2];
     const float sample = all.sum / all.n;
     const bool first = mean == 0.0f && m2 == 0.0f;
@@ -72,7 +72,7 @@ static __device__ inline void var_over_abs_mean_streaming_block(const float* adv
         spread.add({count, sum, part_deviations(x, there, sum, count, &square)}, first / STREAM_PART);
     }
     spread.of_lanes();
-    if (threadIdx.x == 0) var_over_abs_mean_finish(spread.all, isv);
+    if (threadIdx.x == 0) var_over_abs_mean_streaming_finish(spread.all, isv);
 }
 
 // rl_kurtosis_streaming.
@@ -104,7 +104,7 @@ static __device__ inline void ema_update_per_step_block(const float* values, flo
 }
 
 // rl_kl_approx_b: what becomes of the sum of log-ratios (one thread), and all of it by one block.
-static __device__ inline void kl_approx_finish(float sum, float* isv, int rows) {
+static __device__ inline void kl_approx_b_finish(float sum, float* isv, int rows) {
     const float kl = -sum / rows;
     if (!is_finite(kl) || kl == 0.0f) return;
     isv[ISV_KL_PI_EMA] = ema_first(isv[ISV_KL_PI_EMA], kl, SIGNAL_ALPHA);
@@ -113,7 +113,7 @@ static __device__ inline void kl_approx_finish(float sum, float* isv, int rows) 
 static __device__ inline void kl_approx_b_block(const float* log_ratio, float* isv, int rows) {
     __shared__ Columns<1> columns;
     columns_of_rows(columns, rows, STREAM_PART, [&](long long row, float* sum) { sum[0] += log_ratio[row]; });
-    if (threadIdx.x == 0) kl_approx_finish(columns.totals[0], isv, rows);
+    if (threadIdx.x == 0) kl_approx_b_finish(columns.totals[0], isv, rows);
 }
 
 // ppo_log_ratio_abs_max_b.

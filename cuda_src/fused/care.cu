@@ -3,52 +3,60 @@
 #include "nets/popart.cuh"
 #include "nets/spectral.cuh"
 
-#define CARE_ROWS 4        // rows of a block in W v, a warp each
-#define CARE_BLOCKS (HIDDEN_DIM / CARE_ROWS)
 #define CARE_ELEMENTS 1024  // weights of a block that caps
 
 // rl_care_right: v = W^T u of both heads.
-// launch: threads n_q + n_pi, block 128
+// launch: blocks (n_q + 31) // 32 + (n_pi + 31) // 32, block 128
 // fuses: rl_spectral_right
-// One thread a column, the C51 head's n_q columns first. w_q, w_pi [HIDDEN_DIM, n_*]; u_q, u_pi [HIDDEN_DIM]; v_q, v_pi
-// [n_*], not of length 1 yet.
-extern "C" __global__ void rl_care_right(const float* w_q, const float* w_pi, const float* u_q, const float* u_pi,
-                                         float* v_q, float* v_pi, int n_q, int n_pi) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n_q) {
-        v_q[i] = spectral_right_item(w_q, u_q, n_q, i);
-    } else if (i < n_q + n_pi) {
-        v_pi[i - n_q] = spectral_right_item(w_pi, u_pi, n_pi, i - n_q);
+// A block has 32 columns of a head, a warp each of their four groups of rows; the C51 head's n_q columns first. w_q, w_pi
+// [HIDDEN_DIM, n_*]; u_q, u_pi [HIDDEN_DIM]; v_q, v_pi [n_*], not of length 1 yet.
+extern "C" __global__ void rl_care_right(const float* __restrict__ w_q, const float* __restrict__ w_pi,
+                                         const float* __restrict__ u_q, const float* __restrict__ u_pi, float* v_q,
+                                         float* v_pi, int n_q, int n_pi) {
+    __shared__ float sums[SPECTRAL_GROUPS * SPECTRAL_COLUMNS];
+    const int blocks_q = (n_q + SPECTRAL_COLUMNS - 1) / SPECTRAL_COLUMNS;
+    const bool q = (int)blockIdx.x < blocks_q;
+    const int block = q ? blockIdx.x : blockIdx.x - blocks_q, n = q ? n_q : n_pi;
+    const int column = threadIdx.x % SPECTRAL_COLUMNS, j = block * SPECTRAL_COLUMNS + column;
+    if (j < n) {
+        sums[threadIdx.x] =
+            spectral_right_group(q ? w_q : w_pi, q ? u_q : u_pi, n, j, threadIdx.x / SPECTRAL_COLUMNS);
     }
+    __syncthreads();
+    if (threadIdx.x >= SPECTRAL_COLUMNS || j >= n) return;
+    float total = sums[column];
+#pragma unroll
+    for (int group = 1; group < SPECTRAL_GROUPS; ++group) total += sums[group * SPECTRAL_COLUMNS + column];
+    (q ? v_q : v_pi)[j] = total;
 }
 
 // rl_care_left: u = W v / |v| of both heads, and PopArt.
-// launch: blocks 2 * (HIDDEN_DIM // 4) + 1, block 128
+// launch: blocks 2 * HIDDEN_DIM + 1, block 128
 // updates: isv, w_v, b_v, w_v_ctx, nonfinite_parts
 // fuses: rl_spectral_unit, rl_spectral_left, rl_popart_update
-// A block has four rows of a head, a warp each, whose lanes are the 32 sums of rl_spectral_left; it measures v itself. The
-// last block is rl_popart_update. left [2, HIDDEN_DIM]: u of both heads, not of length 1 yet.
-extern "C" __global__ void rl_care_left(const float* w_q, const float* w_pi, const float* v_q, const float* v_pi,
+// A block has a row of a head, its threads the 128 sums of rl_spectral_left; it measures v itself. The last block is
+// rl_popart_update. left [2, HIDDEN_DIM]: u of both heads, not of length 1 yet.
+extern "C" __global__ void rl_care_left(const float* __restrict__ w_q, const float* __restrict__ w_pi,
+                                        const float* __restrict__ v_q, const float* __restrict__ v_pi,
                                         const float* moments, float* left, float* isv, float* w_v, float* b_v,
                                         float* w_v_ctx, int* nonfinite_parts, int part, int n_q, int n_pi, int n_w,
                                         int n_b, int n_ctx) {
     __shared__ float scratch[32];
     const int block = blockIdx.x;
-    if (block == 2 * CARE_BLOCKS) {
+    if (block == 2 * HIDDEN_DIM) {
         popart_update_block(moments, isv, w_v, b_v, w_v_ctx, nonfinite_parts, part, n_w, n_b, n_ctx);
         return;
     }
-    const bool q = block < CARE_BLOCKS;
+    const bool q = block < HIDDEN_DIM;
     const float *w = q ? w_q : w_pi, *v = q ? v_q : v_pi;
-    const int n = q ? n_q : n_pi, lane = threadIdx.x % SPECTRAL_LANES;
-    const int r = block % CARE_BLOCKS * CARE_ROWS + threadIdx.x / SPECTRAL_LANES;
+    const int n = q ? n_q : n_pi, r = block % HIDDEN_DIM;
     const float norm = spectral_norm_block(v, n, scratch);
     const float* row = w + (long long)r * n;
     float sum = 0.0f;
-#pragma unroll 8
-    for (int j = lane; j < n; j += SPECTRAL_LANES) sum = fmaf(row[j], spectral_unit_item(v[j], norm, j, n), sum);
-    sum = warp_sum(sum);
-    if (lane == 0) left[(q ? 0 : HIDDEN_DIM) + r] = sum;
+#pragma unroll 16
+    for (int j = threadIdx.x; j < n; j += SPECTRAL_LANES) sum = fmaf(row[j], spectral_unit_item(v[j], norm, j, n), sum);
+    sum = block_sum(sum, scratch);
+    if (threadIdx.x == 0) left[(q ? 0 : HIDDEN_DIM) + r] = sum;
 }
 
 // rl_care_cap: sigma = |u|, u of length 1, W <- W cap / sigma where sigma is above the cap; both heads.

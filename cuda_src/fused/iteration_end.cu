@@ -55,8 +55,8 @@ extern "C" __global__ void rl_iteration_end(
     spread.of_parts(parts_end + OF_ROWS * blocks, parts_end + OF_ADVANTAGE * blocks, parts_end + END_COLUMNS * blocks,
                     blocks);
     if (threadIdx.x == 0) {
-        var_over_abs_mean_finish(spread.all, isv);
-        kl_approx_finish(columns.totals[OF_LOG_RATIO], isv, rows);
+        var_over_abs_mean_streaming_finish(spread.all, isv);
+        kl_approx_b_finish(columns.totals[OF_LOG_RATIO], isv, rows);
         isv[ISV_PPO_LOG_RATIO_ABS_MAX] = columns.totals[OF_LARGEST];
         loss_total_thread(isv);
     }

@@ -86,8 +86,8 @@ extern "C" __global__ void rl_rollout_end(
         reward[at] = item.clamped;
         reward_statistics_row(item.scaled, item.clamped, !realised_reward || closed[at], sums + OF_REWARD,
                               sums + OF_LARGEST);
-        ema_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums + OF_DONE);
-        action_entropy_row(action, overridden, position_before, market_target, at, sums + OF_ENTROPY);
+        ema_update_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums + OF_DONE);
+        action_entropy_per_step_row(action, overridden, position_before, market_target, at, sums + OF_ENTROPY);
         event_counters_row(override_reason, at, sums + OF_EVENTS);
         market_statistics_row(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
                               equity_usd, position_lots, trade_open_step, B, at, sums + OF_MARKET, sums + OF_WORST);
@@ -99,12 +99,12 @@ extern "C" __global__ void rl_rollout_end(
     columns.of_parts(parts_reward, gridDim.x);
     const float* totals = columns.totals;
     if (threadIdx.x == 0) {
-        if (averages) ema_on_done_finish(totals + OF_DONE, isv);
+        if (averages) ema_update_on_done_finish(totals + OF_DONE, isv);
         dones_ema_finish(totals[OF_DONE], isv, T, B);
         step_counter_update_thread(isv, T);
         reward_statistics_finish(totals + OF_REWARD, totals + OF_LARGEST, isv);
     }
-    if (threadIdx.x == 32) action_entropy_finish(totals + OF_ENTROPY, action_share_ema, isv, T, B);
+    if (threadIdx.x == 32) action_entropy_per_step_finish(totals + OF_ENTROPY, action_share_ema, isv, T, B);
     if (threadIdx.x == 64) {
         event_counters_finish(totals + OF_EVENTS, isv);
         market_statistics_finish(totals + OF_MARKET, totals[OF_WORST], isv, fee_usd, T, B);

@@ -5,36 +5,81 @@
 #include "replay/push.cuh"
 #include "replay/tree.cuh"
 
+#define STORE_STEPS 32  // steps of a tile of PUSH_ROWS rows
+
 // rl_store_slots: what every step of every row completes, and the slots of it all.
-// launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
-// updates: pending_moments, replay_state, isv
+// launch: blocks (B + 31) // 32, block 128
+// updates: pending_moments, push_base, replay_state, isv, blocks_done
 // fuses: rl_per_push_count, rl_per_push
-// One block: rows, then the prefix sum. Parameters are those of the kernels that it stands for.
-extern "C" __global__ void rl_store_slots(const unsigned char* terminal, const unsigned char* truncated,
-                                          const unsigned char* new_episode, const unsigned char* store_source,
-                                          unsigned char* pending_moments, unsigned char* push_pending,
-                                          unsigned char* push_count, int* push_offset, unsigned int* replay_state,
-                                          float* isv, int C, int T, int B) {
-    for (int b = threadIdx.x; b < B; b += blockDim.x) {
-        per_push_count_row(terminal, truncated, new_episode, isv, pending_moments, push_pending, push_count, T, B, b);
+// A block has 32 rows, a tile of steps at a time; the last block to finish adds up in front of them. Parameters are those
+// of the kernels that it stands for.
+extern "C" __global__ void rl_store_slots(const unsigned char* __restrict__ terminal,
+                                          const unsigned char* __restrict__ truncated,
+                                          const unsigned char* __restrict__ new_episode, unsigned char* pending_moments,
+                                          unsigned char* push_pending, unsigned char* push_count, int* push_offset,
+                                          int* push_base, unsigned int* replay_state, float* isv,
+                                          unsigned int* blocks_done, int C, int T, int B) {
+    __shared__ bool last;
+    __shared__ unsigned char ends[STORE_STEPS * PUSH_ROWS], waits[STORE_STEPS * PUSH_ROWS];
+    __shared__ int offsets[STORE_STEPS * (PUSH_ROWS + 1)];
+    const int lane = threadIdx.x, group = blockIdx.x, first = group * PUSH_ROWS, b = first + lane, n = n_step(isv);
+    const bool walks = lane < PUSH_ROWS && b < B;
+    int pending = walks && !new_episode[b] ? pending_moments[b] : 0;
+    for (int t0 = 0; t0 < T; t0 += STORE_STEPS) {
+        const int items = (T - t0 < STORE_STEPS ? T - t0 : STORE_STEPS) * PUSH_ROWS;
+#pragma unroll 8
+        for (int i = lane; i < items; i += blockDim.x) {
+            const int row = first + i % PUSH_ROWS;
+            const long long at = (long long)(t0 + i / PUSH_ROWS) * B + row;
+            ends[i] = row < B ? terminal[at] | truncated[at] : 0;
+        }
+        __syncthreads();
+        for (int i = lane; walks && i < items; i += PUSH_ROWS) {
+            pending += 1;
+            const int count = ends[i] ? pending : moments_ready(pending, n);
+            waits[i] = (unsigned char)pending;
+            ends[i] = (unsigned char)count;  // from here on what the step completes
+            pending -= count;
+        }
+        __syncthreads();
+        if (lane * PUSH_ROWS < items) {  // a thread a step
+            int before = 0;
+#pragma unroll
+            for (int i = 0; i < PUSH_ROWS; ++i) {
+                offsets[lane * (PUSH_ROWS + 1) + i] = before;
+                before += ends[lane * PUSH_ROWS + i];
+            }
+            push_base[(t0 + lane) * gridDim.x + group] = before;
+        }
+        __syncthreads();
+        for (int i = lane; i < items; i += blockDim.x) {
+            const int row = first + i % PUSH_ROWS;
+            const long long at = (long long)(t0 + i / PUSH_ROWS) * B + row;
+            if (row >= B) continue;
+            push_pending[at] = waits[i];
+            push_count[at] = ends[i];
+            push_offset[at] = offsets[i / PUSH_ROWS * (PUSH_ROWS + 1) + i % PUSH_ROWS];
+        }
+        __syncthreads();
     }
-    __syncthreads();
-    per_push_block(push_count, store_source, push_offset, replay_state, isv, C, T, B);
+    if (walks) pending_moments[b] = (unsigned char)pending;
+    if (!is_last_block(blocks_done, &last)) return;
+    per_push_finish(push_base, replay_state, isv, C, T, B);
 }
 
 // rl_store_moments: the completed moments into their slots, what is still pending into the rings.
 // launch: blocks B, block 128
 // updates: pending_h, pending_reward, pending_lots, pending_action, per_tree, store_h, store_next_h, store_index, store_n
 // updates: store_lots, store_next_lots, store_action, store_return, store_discount, store_terminal, store_source
-// updates: store_birth, store_row
+// updates: store_birth, store_row, replay_state
 // fuses: rl_per_push_copy, rl_per_pending
 // One block a row: old places of the rings are read before new moments go there. Parameters are those of the kernels that
 // it stands for.
 extern "C" __global__ void rl_store_moments(
     const int* cursor, const float* h, const float* reward, const int* position_before, const int* position_after,
     const signed char* action, const unsigned char* terminal, const unsigned char* push_pending,
-    const unsigned char* push_count, const int* push_offset, const unsigned char* pending_moments,
-    const unsigned int* replay_state, const float* isv, float* pending_h, float* pending_reward,
+    const unsigned char* push_count, const int* push_offset, const int* push_base, const unsigned char* pending_moments,
+    unsigned int* replay_state, const float* isv, float* pending_h, float* pending_reward,
     signed char* pending_lots, signed char* pending_action, float* store_h, float* store_next_h,
     unsigned int* store_index, unsigned short* store_n, signed char* store_lots, signed char* store_next_lots,
     signed char* store_action, float* store_return, float* store_discount, unsigned char* store_terminal,
@@ -42,63 +87,118 @@ extern "C" __global__ void rl_store_moments(
     int B) {
     const int b = blockIdx.x, lane = threadIdx.x % COPY_LANES, first = threadIdx.x / COPY_LANES;
     const int step = blockDim.x / COPY_LANES;
+    __shared__ int replaced;
+    if (threadIdx.x == 0) replaced = 0;
+    int mine = 0;
     for (int t = first; t < T; t += step) {
-        per_push_copy_item(cursor, h, reward, position_before, position_after, action, terminal, push_pending,
-                           push_count, push_offset, replay_state, pending_h, pending_reward, pending_lots,
-                           pending_action, isv, store_h, store_next_h, store_index, store_n, store_lots,
-                           store_next_lots, store_action, store_return, store_discount, store_terminal, store_source,
-                           store_birth, store_row, per_tree, C, T, B, t * B + b, lane);
+        mine += per_push_copy_item(cursor, h, reward, position_before, position_after, action, terminal, push_pending,
+                                   push_count, push_offset, push_base, replay_state, pending_h, pending_reward,
+                                   pending_lots, pending_action, isv, store_h, store_next_h, store_index, store_n,
+                                   store_lots, store_next_lots, store_action, store_return, store_discount,
+                                   store_terminal, store_source, store_birth, store_row, per_tree, C, T, B, t * B + b,
+                                   lane);
     }
     __syncthreads();
+    if (mine) atomicAdd(&replaced, mine);
     for (int j = first; j < T && j < N_STEP_MAX; j += step) {
         per_pending_item(h, reward, position_before, action, pending_moments, replay_state, pending_h, pending_reward,
                          pending_lots, pending_action, T, B, b, j, lane);
     }
+    __syncthreads();
+    if (threadIdx.x == 0 && replaced) atomicSub(&replay_state[REPLAY_SYNTHETIC], (unsigned int)replaced);
 }
 
 // rl_store_candidates: which transitions hindsight adds, and their numbers.
-// launch: threads B, block 128
+// launch: blocks (B + 31) // 32, block 128
 // updates: her_peak_slot, event_peak_slot, closed_valid, closed_entry, closed_birth, closed_side, closed_lots
-// updates: closed_pnl, closed_slot, closed_held, closed_after, closed_action, closed_next, replay_state, isv
-// updates: blocks_done
+// updates: closed_pnl, closed_slot, closed_held, closed_after, closed_action, closed_next, injected_base, replay_state
+// updates: isv, blocks_done
 // fuses: rl_hindsight_note, rl_hindsight_peak, rl_hindsight_forward, rl_hindsight_inject
-// One thread a row; the last block to finish numbers the candidates of all. Parameters are those of the kernels that it
-// stands for; backward, forward: `enabled` of either direction.
+// A block has 32 rows, a tile of steps at a time: a thread a record, then a thread a row walks over the steps in which its
+// closed ring is not idle, then a thread a step numbers the candidates; the last block to finish adds up in front of them.
+// Parameters are those of the kernels that it stands for; backward, forward: `enabled` of either direction.
 extern "C" __global__ void rl_store_candidates(
-    const unsigned char* push_pending, const unsigned char* push_count, const int* push_offset, const int* her_mids,
-    const unsigned int* her_peak_birth, const unsigned char* event, const float* event_entry, const float* event_peak,
-    const int* event_side, const int* event_lots, const float* event_pnl, const unsigned int* event_peak_birth,
-    const int* cursor, const float* bid_px, const float* ask_px, const int* position_before, const int* position_after,
-    const signed char* action, const unsigned int* store_birth, const unsigned int* store_row,
-    const unsigned char* store_source, unsigned int* her_peak_slot, unsigned int* event_peak_slot,
-    unsigned char* closed_valid, float* closed_entry, unsigned int* closed_birth, int* closed_side, int* closed_lots,
-    float* closed_pnl, unsigned int* closed_slot, int* closed_held, int* closed_after, signed char* closed_action,
-    unsigned int* closed_next, unsigned char* candidate_fire, float* candidate_usd, unsigned int* candidate_birth,
-    unsigned int* candidate_slot, int* candidate_n, signed char* candidate_lots, signed char* candidate_action,
-    int* candidate_state, int* injected_at, unsigned int* replay_state, float* isv, unsigned int* blocks_done,
+    const unsigned char* push_pending, const unsigned char* push_count, const int* push_offset, const int* push_base,
+    const int* her_mids, const unsigned int* her_peak_birth, const unsigned char* __restrict__ event,
+    const float* event_entry, const float* event_peak, const int* event_side, const int* event_lots,
+    const float* event_pnl, const unsigned int* event_peak_birth, const int* cursor, const float* bid_px,
+    const float* ask_px, const int* position_before, const int* position_after, const signed char* action,
+    const unsigned int* store_birth, const unsigned int* store_row, const unsigned char* store_source,
+    unsigned int* her_peak_slot, unsigned int* event_peak_slot, unsigned char* closed_valid, float* closed_entry,
+    unsigned int* closed_birth, int* closed_side, int* closed_lots, float* closed_pnl, unsigned int* closed_slot,
+    int* closed_held, int* closed_after, signed char* closed_action, unsigned int* closed_next,
+    unsigned char* candidate_fire, float* candidate_usd, unsigned int* candidate_birth, unsigned int* candidate_slot,
+    int* candidate_n, signed char* candidate_lots, signed char* candidate_action, int* candidate_state,
+    int* injected_at, int* injected_base, unsigned int* replay_state, float* isv, unsigned int* blocks_done,
     int backward, int forward, float tick_value_usd, float fee_usd, int C, int T, int B) {
     __shared__ bool last;
-    const int b = blockIdx.x * blockDim.x + threadIdx.x;
-    if (b < B) {
-        for (int t = 0; t < 2 * T; ++t) injected_at[(long long)t * B + b] = NOT_INJECTED;
-        hindsight_note_row(push_pending, push_count, push_offset, replay_state, her_mids, her_peak_birth, event,
-                           event_peak_birth, closed_valid, closed_birth, her_peak_slot, event_peak_slot, closed_slot, C,
-                           T, B, b);
-        hindsight_peak_row(event, event_entry, event_peak, event_side, event_lots, event_pnl, event_peak_birth,
-                           event_peak_slot, position_before, action, store_birth, store_row, store_source, replay_state,
-                           isv, candidate_fire, candidate_usd, candidate_birth, candidate_slot, candidate_n,
-                           candidate_lots, candidate_action, candidate_state, backward, tick_value_usd, fee_usd, C, T,
-                           B, b);
-        hindsight_forward_row(cursor, bid_px, ask_px, event, event_entry, event_side, event_lots, event_pnl,
-                              position_before, position_after, action, push_pending, push_count, push_offset,
-                              store_birth, store_row, store_source, replay_state, isv, closed_valid, closed_entry,
-                              closed_birth, closed_side, closed_lots, closed_pnl, closed_slot, closed_held,
-                              closed_after, closed_action, closed_next, candidate_fire, candidate_usd, candidate_birth,
-                              candidate_slot, candidate_n, candidate_lots, candidate_action, candidate_state, forward,
-                              tick_value_usd, fee_usd, C, T, B, b);
+    __shared__ unsigned char closes[STORE_STEPS * PUSH_ROWS], fires[2][STORE_STEPS * PUSH_ROWS];
+    __shared__ int numbers[2 * STORE_STEPS * (PUSH_ROWS + 1)];
+    const int lane = threadIdx.x, first = blockIdx.x * PUSH_ROWS, here = B - first < PUSH_ROWS ? B - first : PUSH_ROWS;
+    const unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
+    const float lookahead = isv[ISV_HINDSIGHT_FORWARD_LOOKAHEAD];
+    for (int i = lane; i < here * CLOSED_RING; i += blockDim.x) {
+        note_closed(push_pending, push_count, push_offset, push_base, replay_state, closed_valid, closed_birth,
+                    closed_slot, C, T, B, first + i / CLOSED_RING, i % CLOSED_RING);
     }
+    const bool walks = lane < here;
+    ClosedRing ring = {};
+    if (walks) {
+        note_trade(push_pending, push_count, push_offset, push_base, replay_state, her_mids, her_peak_birth,
+                   her_peak_slot, C, T, B, first + lane);
+        ring = closed_ring(closed_valid, closed_birth, closed_next, first + lane);
+    }
+    for (int t0 = 0; t0 < T; t0 += STORE_STEPS) {
+        const int steps = T - t0 < STORE_STEPS ? T - t0 : STORE_STEPS;
+#pragma unroll 4
+        for (int i = lane; i < steps * PUSH_ROWS; i += blockDim.x) {
+            const int b = first + i % PUSH_ROWS;
+            closes[i] = b < B ? event[(long long)(t0 + i / PUSH_ROWS) * B + b] : 0;
+        }
+        for (int i = lane; i < steps * PUSH_ROWS; i += blockDim.x) {
+            const int t = t0 + i / PUSH_ROWS, b = first + i % PUSH_ROWS;
+            fires[0][i] = fires[1][i] = FIRE_NO;
+            if (!closes[i]) continue;
+            note_event(push_pending, push_count, push_offset, push_base, replay_state, event_peak_birth,
+                       event_peak_slot, C, T, B, b, (long long)t * B + b);
+            if (!backward) continue;
+            fires[0][i] = hindsight_peak_event(
+                event_entry, event_peak, event_side, event_lots, event_pnl, event_peak_birth, event_peak_slot,
+                position_before, action, store_birth, store_row, store_source, replay_state, isv, candidate_usd,
+                candidate_birth, candidate_slot, candidate_n, candidate_lots, candidate_action, candidate_state,
+                tick_value_usd, fee_usd, C, T, B, t, b);
+        }
+        __syncthreads();
+        for (int i = lane; walks && i < steps * PUSH_ROWS; i += PUSH_ROWS) {
+            if (!closes[i] && ring.waiting == 0u) continue;
+            fires[1][i] = hindsight_forward_step(
+                cursor, bid_px, ask_px, event_entry, event_side, event_lots, event_pnl, position_before, position_after,
+                action, push_pending, push_count, push_offset, push_base, store_birth, store_row, store_source,
+                replay_state, isv, closed_valid, closed_entry, closed_birth, closed_side, closed_lots, closed_pnl,
+                closed_slot, closed_held, closed_after, closed_action, candidate_usd, candidate_birth, candidate_slot,
+                candidate_n, candidate_lots, candidate_action, candidate_state, closes[i] != 0, &ring, forward,
+                tick_value_usd, fee_usd, clock, lookahead, C, T, B, t0 + i / PUSH_ROWS, first + lane);
+        }
+        __syncthreads();
+        for (int i = lane; i < 2 * STORE_STEPS; i += blockDim.x) {  // a thread a direction and step
+            const int way = i / STORE_STEPS, step = i % STORE_STEPS;
+            if (step >= steps) continue;
+            injected_base[(way * T + t0 + step) * gridDim.x + blockIdx.x] =
+                number_candidates(fires[way] + step * PUSH_ROWS, numbers + i * (PUSH_ROWS + 1), PUSH_ROWS);
+        }
+        __syncthreads();
+        for (int i = lane; i < 2 * STORE_STEPS * PUSH_ROWS; i += blockDim.x) {
+            const int way = i / (STORE_STEPS * PUSH_ROWS), own = i % (STORE_STEPS * PUSH_ROWS), row = own % PUSH_ROWS;
+            if (own >= steps * PUSH_ROWS || row >= here) continue;
+            const long long at = (long long)(way * T + t0 + own / PUSH_ROWS) * B + first + row;
+            candidate_fire[at] = fires[way][own];
+            injected_at[at] = numbers[i / PUSH_ROWS * (PUSH_ROWS + 1) + row];
+        }
+        __syncthreads();
+    }
+    if (walks) closed_next[first + lane] = ring.next;
     if (!is_last_block(blocks_done, &last)) return;
-    hindsight_inject_block(candidate_fire, store_source, injected_at, replay_state, isv, true, C, T, B);
+    hindsight_inject_finish(store_source, injected_base, replay_state, isv, C, T, B);
 }
 
 // rl_store_injections: the transitions of hindsight into their slots, and the encodings that later iterations need.
@@ -109,7 +209,7 @@ extern "C" __global__ void rl_store_candidates(
 // One block a row: kept encodings are read before new ones take their places. Parameters are those of the kernels that it
 // stands for.
 extern "C" __global__ void rl_store_injections(
-    const int* injected_at, const float* candidate_usd, const unsigned int* candidate_birth,
+    const int* injected_at, const int* injected_base, const float* candidate_usd, const unsigned int* candidate_birth,
     const unsigned int* candidate_slot, const int* candidate_n, const signed char* candidate_lots,
     const signed char* candidate_action, const int* candidate_state, const int* cursor, const float* h,
     const int* position_after, const unsigned int* replay_state, const int* her_mids,
@@ -122,9 +222,9 @@ extern "C" __global__ void rl_store_injections(
     const int b = blockIdx.x, lane = threadIdx.x % COPY_LANES, first = threadIdx.x / COPY_LANES;
     const int step = blockDim.x / COPY_LANES;
     for (int t = first; t < 2 * T; t += step) {
-        hindsight_copy_item(injected_at, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
-                            candidate_action, candidate_state, cursor, h, her_peak_h, closed_h, position_after,
-                            replay_state, isv, store_h, store_next_h, store_index, store_n, store_lots,
+        hindsight_copy_item(injected_at, injected_base, candidate_usd, candidate_birth, candidate_slot, candidate_n,
+                            candidate_lots, candidate_action, candidate_state, cursor, h, her_peak_h, closed_h,
+                            position_after, replay_state, isv, store_h, store_next_h, store_index, store_n, store_lots,
                             store_next_lots, store_action, store_return, store_discount, store_terminal, store_source,
                             store_birth, store_row, per_tree, C, T, B, t * B + b, lane);
     }

@@ -7,17 +7,26 @@
 // One thread a row: the peak of the open trade, those of this iteration's records [T,B], the closes of the closed ring
 // [B,8]. push_* [T,B] as the push left them.
 extern "C" __global__ void rl_hindsight_note(const unsigned char* push_pending, const unsigned char* push_count,
-                                             const int* push_offset, const unsigned int* replay_state,
-                                             const int* her_mids, const unsigned int* her_peak_birth,
+                                             const int* push_offset, const int* push_base,
+                                             const unsigned int* replay_state, const int* her_mids, const unsigned int* her_peak_birth,
                                              const unsigned char* event, const unsigned int* event_peak_birth,
                                              const unsigned char* closed_valid, const unsigned int* closed_birth,
                                              unsigned int* her_peak_slot, unsigned int* event_peak_slot,
                                              unsigned int* closed_slot, int C, int T, int B) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    hindsight_note_row(push_pending, push_count, push_offset, replay_state, her_mids, her_peak_birth, event,
-                       event_peak_birth, closed_valid, closed_birth, her_peak_slot, event_peak_slot, closed_slot, C, T,
-                       B, b);
+    note_trade(push_pending, push_count, push_offset, push_base, replay_state, her_mids, her_peak_birth, her_peak_slot, C,
+               T, B, b);
+    for (int t = 0; t < T; ++t) {
+        const long long at = (long long)t * B + b;
+        if (!event[at]) continue;
+        note_event(push_pending, push_count, push_offset, push_base, replay_state, event_peak_birth, event_peak_slot, C,
+                   T, B, b, at);
+    }
+    for (int j = 0; j < CLOSED_RING; ++j) {
+        note_closed(push_pending, push_count, push_offset, push_base, replay_state, closed_valid, closed_birth,
+                    closed_slot, C, T, B, b, j);
+    }
 }
 
 // rl_hindsight_peak: backward candidates, from the records alone.
@@ -43,10 +52,17 @@ extern "C" __global__ void rl_hindsight_peak(const unsigned char* event, const f
                                              float tick_value_usd, float fee_usd, int C, int T, int B) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    hindsight_peak_row(event, event_entry, event_peak, event_side, event_lots, event_pnl, event_peak_birth,
-                       event_peak_slot, position_before, action, store_birth, store_row, store_source, replay_state,
-                       isv, candidate_fire, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
-                       candidate_action, candidate_state, enabled, tick_value_usd, fee_usd, C, T, B, b);
+    for (int t = 0; t < T; ++t) {
+        const long long at = (long long)t * B + b;
+        candidate_fire[at] =
+            !enabled || !event[at]
+                ? FIRE_NO
+                : hindsight_peak_event(event_entry, event_peak, event_side, event_lots, event_pnl, event_peak_birth,
+                                       event_peak_slot, position_before, action, store_birth, store_row, store_source,
+                                       replay_state, isv, candidate_usd, candidate_birth, candidate_slot, candidate_n,
+                                       candidate_lots, candidate_action, candidate_state, tick_value_usd, fee_usd, C, T,
+                                       B, t, b);
+    }
 }
 
 // rl_hindsight_forward: this iteration's closes enter the closed ring, ripe entries are judged; forward candidates.
@@ -67,7 +83,7 @@ extern "C" __global__ void rl_hindsight_forward(const int* cursor, const float* 
                                                 const int* position_before, const int* position_after,
                                                 const signed char* action, const unsigned char* push_pending,
                                                 const unsigned char* push_count, const int* push_offset,
-                                                const unsigned int* store_birth, const unsigned int* store_row,
+                                                const int* push_base, const unsigned int* store_birth, const unsigned int* store_row,
                                                 const unsigned char* store_source, const unsigned int* replay_state,
                                                 const float* isv, unsigned char* closed_valid, float* closed_entry,
                                                 unsigned int* closed_birth, int* closed_side, int* closed_lots,
@@ -81,11 +97,17 @@ extern "C" __global__ void rl_hindsight_forward(const int* cursor, const float* 
                                                 int C, int T, int B) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    hindsight_forward_row(cursor, bid_px, ask_px, event, event_entry, event_side, event_lots, event_pnl,
-                          position_before, position_after, action, push_pending, push_count, push_offset, store_birth,
-                          store_row, store_source, replay_state, isv, closed_valid, closed_entry, closed_birth,
-                          closed_side, closed_lots, closed_pnl, closed_slot, closed_held, closed_after, closed_action,
-                          closed_next, candidate_fire, candidate_usd, candidate_birth, candidate_slot, candidate_n,
-                          candidate_lots, candidate_action, candidate_state, enabled, tick_value_usd, fee_usd, C, T, B,
-                          b);
+    const unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
+    const float lookahead = isv[ISV_HINDSIGHT_FORWARD_LOOKAHEAD];
+    ClosedRing ring = closed_ring(closed_valid, closed_birth, closed_next, b);
+    for (int t = 0; t < T; ++t) {
+        candidate_fire[((long long)T + t) * B + b] = hindsight_forward_step(
+            cursor, bid_px, ask_px, event_entry, event_side, event_lots, event_pnl, position_before, position_after,
+            action, push_pending, push_count, push_offset, push_base, store_birth, store_row, store_source,
+            replay_state, isv, closed_valid, closed_entry, closed_birth, closed_side, closed_lots, closed_pnl,
+            closed_slot, closed_held, closed_after, closed_action, candidate_usd, candidate_birth, candidate_slot,
+            candidate_n, candidate_lots, candidate_action, candidate_state, event[(long long)t * B + b] != 0, &ring,
+            enabled, tick_value_usd, fee_usd, clock, lookahead, C, T, B, t, b);
+    }
+    closed_next[b] = ring.next;
 }

@@ -2,18 +2,19 @@
 #include "hindsight/inject.cuh"
 
 // rl_hindsight_inject: slots by one prefix sum over the candidates, backward ones first, each in the order t, row.
-// launch: blocks 1, block 32 if T*B <= 512 else 128 if T*B <= 8192 else 1024
+// launch: blocks 1, block 32 if T*B <= 8192 else 128 if T*B <= 65536 else 1024
 // updates: replay_state, isv
-// One block; a thread owns runs of adjacent candidates [2,T,B]. injected_at [2,T,B]: its number, or -1.
+// One block; a thread a step of 32 rows, then a prefix sum over these. injected_at [2,T,B]: number of a candidate [2,T,B]
+// among those of its step and 32 rows, or -1; injected_base [2, T, (B+31)/32]: of the first of these.
 // The synthetic share of live transitions never exceeds HINDSIGHT_MAX_SHARE: the first candidates get what is left of
 // it (before these injections replace anything, so the bound is on the safe side), the others are skipped. Synthetic
 // transitions that are overwritten leave the count. Slots read: HINDSIGHT_MAX_SHARE. Slots written:
 // HINDSIGHT_INJECT_COUNT (backward), HINDSIGHT_FORWARD_COUNT, HINDSIGHT_SKIPPED (ceiling and lost moments),
 // HINDSIGHT_SHARE.
 extern "C" __global__ void rl_hindsight_inject(const unsigned char* candidate_fire, const unsigned char* store_source,
-                                               int* injected_at, unsigned int* replay_state, float* isv, int C, int T,
-                                               int B) {
-    hindsight_inject_block(candidate_fire, store_source, injected_at, replay_state, isv, false, C, T, B);
+                                               int* injected_at, int* injected_base, unsigned int* replay_state,
+                                               float* isv, int C, int T, int B) {
+    hindsight_inject_block(candidate_fire, store_source, injected_at, injected_base, replay_state, isv, C, T, B);
 }
 
 // rl_hindsight_copy: writes the injected transitions behind the pushed ones, at boost x the largest priority.
@@ -26,7 +27,8 @@ extern "C" __global__ void rl_hindsight_inject(const unsigned char* candidate_fi
 // that is copied from lies outside everything that is written here (rl_hindsight_peak, rl_hindsight_forward).
 // Slots read: HINDSIGHT_LABEL, HINDSIGHT_PRIORITY_BOOST, PER_MAX_PRIORITY, REWARD_SCALE, REWARD_CLAMP_WIN,
 // REWARD_CLAMP_LOSS, GAMMA.
-extern "C" __global__ void rl_hindsight_copy(const int* injected_at, const float* candidate_usd,
+extern "C" __global__ void rl_hindsight_copy(const int* injected_at, const int* injected_base,
+                                             const float* candidate_usd,
                                              const unsigned int* candidate_birth, const unsigned int* candidate_slot,
                                              const int* candidate_n, const signed char* candidate_lots,
                                              const signed char* candidate_action, const int* candidate_state,
@@ -41,7 +43,7 @@ extern "C" __global__ void rl_hindsight_copy(const int* injected_at, const float
                                              int T, int B) {
     const int thread = blockIdx.x * blockDim.x + threadIdx.x;
     if (thread / COPY_LANES >= 2 * T * B) return;
-    hindsight_copy_item(injected_at, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
+    hindsight_copy_item(injected_at, injected_base, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
                         candidate_action, candidate_state, cursor, h, her_peak_h, closed_h, position_after,
                         replay_state, isv, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots,
                         store_action, store_return, store_discount, store_terminal, store_source, store_birth,

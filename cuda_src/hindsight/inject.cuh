@@ -8,44 +8,34 @@
 
 #define NOT_INJECTED -1
 
-// rl_hindsight_inject. cleared: injected_at holds NOT_INJECTED already.
-static __device__ inline void hindsight_inject_block(const unsigned char* candidate_fire,
-                                                     const unsigned char* store_source, int* injected_at,
-                                                     unsigned int* replay_state, float* isv, bool cleared, int C,
-                                                     int T, int B) {
+#define LOST_UNIT 0x10000  // a group's candidates: those that fire, and this times those whose moment is lost
+
+// rl_hindsight_inject from the groups' candidates in injected_base [2, T, groups], which become sums before them.
+static __device__ inline void hindsight_inject_finish(const unsigned char* store_source, int* injected_base,
+                                                      unsigned int* replay_state, float* isv, int C, int T, int B) {
     __shared__ int scratch[32];
-    const int items = 2 * T * B, step = SCAN_RUN * (int)blockDim.x;
-    int total = 0, lost = 0;
+    const int items = 2 * T * push_groups(B), half = items / 2;
+    int lost = 0, backward = 0, replaced = 0;
+#pragma unroll 8
     for (int i = (int)threadIdx.x; i < items; i += (int)blockDim.x) {
-        total += candidate_fire[i] == FIRE_YES;
-        lost += candidate_fire[i] == FIRE_NO_COPY;
-        if (!cleared) injected_at[i] = NOT_INJECTED;
+        const int count = injected_base[i] % LOST_UNIT;
+        lost += injected_base[i] / LOST_UNIT;
+        backward += i < half ? count : 0;
+        injected_base[i] = count;
     }
-    total = block_sum_int(total, scratch);
-    lost = block_sum_int(lost, scratch);  // its barrier stands before the writes below as well
+    lost = block_sum_int(lost, scratch);
+    backward = block_sum_int(backward, scratch);
+    const int total = scan_block(injected_base, items, scratch);
 
     unsigned int head = replay_state[REPLAY_HEAD], size = replay_state[REPLAY_SIZE];
     int synthetic = (int)replay_state[REPLAY_SYNTHETIC];
-    int room = (int)((double)isv[ISV_HINDSIGHT_MAX_SHARE] * (double)size) - synthetic;
-    int taken = total < room ? total : (room > 0 ? room : 0);
-    int backward = 0, replaced = 0, before = 0;
-    for (int base = 0; base < items && before < taken; base += step) {
-        const int first = base + (int)threadIdx.x * SCAN_RUN, end = first + SCAN_RUN < items ? first + SCAN_RUN : items;
-        int count = 0, sum = 0;
-        for (int i = first; i < end; ++i) count += candidate_fire[i] == FIRE_YES;
-        int order = before + block_exclusive_scan_int(count, scratch, &sum);
-        for (int i = first; i < end; ++i) {
-            if (candidate_fire[i] != FIRE_YES) continue;
-            if (order < taken) injected_at[i] = order;
-            backward += order < taken && i < T * B;
-            order += 1;
-        }
-        before += sum;
-    }
+    const int room = (int)((double)isv[ISV_HINDSIGHT_MAX_SHARE] * (double)size) - synthetic;
+    const int taken = total < room ? total : (room > 0 ? room : 0);
+    backward = backward < taken ? backward : taken;
+#pragma unroll 8
     for (int i = (int)threadIdx.x; i < taken; i += (int)blockDim.x) {
         replaced += store_source[(head + (unsigned int)i) & ((unsigned int)C - 1u)] != SOURCE_REAL;
     }
-    backward = block_sum_int(backward, scratch);
     replaced = block_sum_int(replaced, scratch);
     if (threadIdx.x != 0) return;
     size = size + (unsigned int)taken > (unsigned int)C ? (unsigned int)C : size + (unsigned int)taken;
@@ -60,9 +50,36 @@ static __device__ inline void hindsight_inject_block(const unsigned char* candid
     isv[ISV_HINDSIGHT_SHARE] = size > 0u ? (float)synthetic / (float)size : 0.0f;
 }
 
+// rl_hindsight_inject, a step's candidates of PUSH_ROWS rows: fire of the first, then `stride` apart; their numbers go to
+// `number`, as far apart. What injected_base holds of them comes back.
+static __device__ inline int number_candidates(const unsigned char* fire, int* number, int rows) {
+    int count = 0, lost = 0;
+    for (int i = 0; i < rows; ++i) {
+        number[i] = fire[i] == FIRE_YES ? count : NOT_INJECTED;
+        count += fire[i] == FIRE_YES;
+        lost += fire[i] == FIRE_NO_COPY;
+    }
+    return count + lost * LOST_UNIT;
+}
+
+static __device__ inline void hindsight_inject_block(const unsigned char* candidate_fire,
+                                                     const unsigned char* store_source, int* injected_at,
+                                                     int* injected_base, unsigned int* replay_state, float* isv, int C,
+                                                     int T, int B) {
+    const int groups = push_groups(B);
+    for (int i = (int)threadIdx.x; i < 2 * T * groups; i += (int)blockDim.x) {
+        const int row = i / groups, first = (i - row * groups) * PUSH_ROWS;
+        const long long at = (long long)row * B + first;
+        injected_base[i] =
+            number_candidates(candidate_fire + at, injected_at + at, B - first < PUSH_ROWS ? B - first : PUSH_ROWS);
+    }
+    __syncthreads();
+    hindsight_inject_finish(store_source, injected_base, replay_state, isv, C, T, B);
+}
+
 // rl_hindsight_copy, candidate i of [2,T,B].
 static __device__ inline void hindsight_copy_item(
-    const int* injected_at, const float* candidate_usd, const unsigned int* candidate_birth,
+    const int* injected_at, const int* injected_base, const float* candidate_usd, const unsigned int* candidate_birth,
     const unsigned int* candidate_slot, const int* candidate_n, const signed char* candidate_lots,
     const signed char* candidate_action, const int* candidate_state, const int* cursor, const float* h,
     const float* her_peak_h, const float* closed_h, const int* position_after, const unsigned int* replay_state,
@@ -71,10 +88,12 @@ static __device__ inline void hindsight_copy_item(
     float* store_discount, unsigned char* store_terminal, unsigned char* store_source, unsigned int* store_birth,
     unsigned int* store_row, float* per_tree, int C, int T, int B, int i, int lane) {
     if (injected_at[i] == NOT_INJECTED) return;
-    unsigned int first = replay_state[REPLAY_START] + replay_state[REPLAY_PUSHED];
-    unsigned int to = (first + (unsigned int)injected_at[i]) & ((unsigned int)C - 1u), from = candidate_slot[i];
     bool forward = i >= T * B, path = hindsight_label(isv) == LABEL_PATH;
     int at = forward ? i - T * B : i, t = at / B, b = at - t * B, state = candidate_state[i];
+    int number = injected_at[i] + injected_base[(forward ? T + t : t) * push_groups(B) + b / PUSH_ROWS];
+    if (number >= (int)replay_state[REPLAY_INJECTED]) return;  // beyond the ceiling
+    unsigned int first = replay_state[REPLAY_START] + replay_state[REPLAY_PUSHED];
+    unsigned int to = (first + (unsigned int)number) & ((unsigned int)C - 1u), from = candidate_slot[i];
     const float* source = state >= 0 ? h + ((long long)state * B + b) * HIDDEN_DIM
                           : forward  ? closed_h + ((long long)b * CLOSED_RING + (-1 - state)) * HIDDEN_DIM
                                      : her_peak_h + (long long)b * HIDDEN_DIM;

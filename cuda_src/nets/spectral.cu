@@ -7,37 +7,46 @@
 
 // rl_spectral_right: one half of a power iteration, v = W^T u.
 // launch: threads (columns + 31) // 32, block 32
-// One thread 32 adjacent columns, rows in ascending order. w [HIDDEN_DIM, columns], left [HIDDEN_DIM], right [columns].
+// One thread 32 adjacent columns, of each four sums of 32 rows, then these in order. w [HIDDEN_DIM, columns], left
+// [HIDDEN_DIM], right [columns].
 extern "C" __global__ void rl_spectral_right(const float* w, const float* left, float* right, int columns) {
-    const int first = (blockIdx.x * blockDim.x + threadIdx.x) * SPECTRAL_LANES;
+    const int first = (blockIdx.x * blockDim.x + threadIdx.x) * SPECTRAL_COLUMNS;
     if (first >= columns) return;
-    const int count = columns - first < SPECTRAL_LANES ? columns - first : SPECTRAL_LANES;
-    float sum[SPECTRAL_LANES];
-    for (int c = 0; c < SPECTRAL_LANES; ++c) sum[c] = 0.0f;
-    for (int r = 0; r < HIDDEN_DIM; ++r) {
-        const float* row = w + (long long)r * columns + first;
-        for (int c = 0; c < count; ++c) sum[c] = fmaf(left[r], row[c], sum[c]);
+    const int count = columns - first < SPECTRAL_COLUMNS ? columns - first : SPECTRAL_COLUMNS;
+    float total[SPECTRAL_COLUMNS];
+    for (int group = 0; group < SPECTRAL_GROUPS; ++group) {
+        float sum[SPECTRAL_COLUMNS];
+        for (int c = 0; c < SPECTRAL_COLUMNS; ++c) sum[c] = 0.0f;
+        for (int r = group * SPECTRAL_ROWS; r < (group + 1) * SPECTRAL_ROWS; ++r) {
+            const float* row = w + (long long)r * columns + first;
+            for (int c = 0; c < count; ++c) sum[c] = fmaf(left[r], row[c], sum[c]);
+        }
+        for (int c = 0; c < SPECTRAL_COLUMNS; ++c) total[c] = group == 0 ? sum[c] : total[c] + sum[c];
     }
-    for (int c = 0; c < count; ++c) right[first + c] = sum[c];
+    for (int c = 0; c < count; ++c) right[first + c] = total[c];
 }
 
 // rl_spectral_left: the other half, u = W v.
 // launch: threads HIDDEN_DIM, block 32
-// One thread a row, 32 sums, then pairwise. w [HIDDEN_DIM, columns], right [columns], left [HIDDEN_DIM].
+// One thread a row: 128 sums, then pairwise within 32 of them, then the four in order, as block_sum of 128 threads adds.
+// w [HIDDEN_DIM, columns], right [columns], left [HIDDEN_DIM].
 extern "C" __global__ void rl_spectral_left(const float* w, const float* right, float* left, int columns) {
     const int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= HIDDEN_DIM) return;
     const float* row = w + (long long)r * columns;
-    float sum[SPECTRAL_LANES];
+    float sum[SPECTRAL_LANES], total = 0.0f;
     for (int c = 0; c < SPECTRAL_LANES; ++c) sum[c] = 0.0f;
     for (int j = 0; j < columns; j += SPECTRAL_LANES) {
         const int count = columns - j < SPECTRAL_LANES ? columns - j : SPECTRAL_LANES;
         for (int c = 0; c < count; ++c) sum[c] = fmaf(row[j + c], right[j + c], sum[c]);
     }
-    for (int step = SPECTRAL_LANES / 2; step > 0; step >>= 1) {
-        for (int c = 0; c < step; ++c) sum[c] += sum[c + step];
+    for (int warp = 0; warp < SPECTRAL_LANES; warp += 32) {
+        for (int step = 16; step > 0; step >>= 1) {
+            for (int c = warp; c < warp + step; ++c) sum[c] += sum[c + step];
+        }
+        total = warp == 0 ? sum[0] : total + sum[warp];
     }
-    left[r] = sum[0];
+    left[r] = total;
 }
 
 // rl_spectral_unit: x <- x / |x|.

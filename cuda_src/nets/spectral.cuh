@@ -4,20 +4,26 @@
 #include "include/math.cuh"
 #include "include/reduce.cuh"
 
-#define SPECTRAL_LANES 32  // sums of a row's product: column j goes to sum j mod 32
+#define SPECTRAL_COLUMNS 32                             // columns of a block in W^T u
+#define SPECTRAL_GROUPS 4                               // sums of a column: adjacent rows, then the groups in order
+#define SPECTRAL_ROWS (HIDDEN_DIM / SPECTRAL_GROUPS)
+#define SPECTRAL_LANES 128                              // sums of a row's product: column j goes to sum j mod 128
 
-// Column j of W^T u: w [HIDDEN_DIM, columns], u [HIDDEN_DIM].
-static __device__ inline float spectral_right_item(const float* w, const float* u, int columns, int j) {
+// Group `group` of column j of W^T u: w [HIDDEN_DIM, columns], u [HIDDEN_DIM].
+static __device__ inline float spectral_right_group(const float* w, const float* u, int columns, int j, int group) {
     float sum = 0.0f;
-#pragma unroll 16
-    for (int r = 0; r < HIDDEN_DIM; ++r) sum = fmaf(u[r], w[(long long)r * columns + j], sum);
+#pragma unroll
+    for (int i = 0; i < SPECTRAL_ROWS; ++i) {
+        const int r = group * SPECTRAL_ROWS + i;
+        sum = fmaf(u[r], w[(long long)r * columns + j], sum);
+    }
     return sum;
 }
 
 // |x|; all threads of a block of 128 call and get it. scratch: shared, 32 floats.
 static __device__ inline float spectral_norm_block(const float* x, int n, float* scratch) {
     float sum = 0.0f;
-#pragma unroll 8
+#pragma unroll 16
     for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
     return sqrtf(block_sum(sum, scratch));
 }

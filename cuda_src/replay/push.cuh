@@ -3,6 +3,9 @@
 #include "include/reduce.cuh"
 #include "replay/replay.cuh"
 
+// Moments that a step completes where `pending` of the row wait, if no window ends early.
+static __device__ inline int moments_ready(int pending, int n) { return pending >= n ? pending - n + 1 : 0; }
+
 // rl_per_push_count, row b.
 static __device__ inline void per_push_count_row(
     const unsigned char* terminal, const unsigned char* truncated, const unsigned char* new_episode, const float* isv,
@@ -11,8 +14,7 @@ static __device__ inline void per_push_count_row(
     for (int t = 0; t < T; ++t) {
         long long at = (long long)t * B + b;
         pending += 1;
-        int ready = pending >= n ? pending - n + 1 : 0;
-        int count = terminal[at] || truncated[at] ? pending : ready;
+        int count = terminal[at] || truncated[at] ? pending : moments_ready(pending, n);
         push_pending[at] = (unsigned char)pending;
         push_count[at] = (unsigned char)count;
         pending -= count;
@@ -20,85 +22,134 @@ static __device__ inline void per_push_count_row(
     pending_moments[b] = (unsigned char)pending;
 }
 
-#define SCAN_RUN 8  // adjacent items that a thread takes at a time
+#define PUSH_ROWS 32  // adjacent rows of one step share a base: slots are numbered within them, then the groups
 
-// rl_per_push.
-static __device__ inline void per_push_block(const unsigned char* push_count, const unsigned char* store_source,
-                                             int* push_offset, unsigned int* replay_state, float* isv, int C, int T,
-                                             int B) {
+static __device__ inline int push_groups(int B) { return (B + PUSH_ROWS - 1) / PUSH_ROWS; }
+
+// Number of transitions before the first that step t and row b complete; push_base [T, groups], push_offset [T,B].
+static __device__ inline int pushed_before(const int* push_base, const int* push_offset, int t, int b, int B) {
+    return push_base[t * push_groups(B) + b / PUSH_ROWS] + push_offset[(long long)t * B + b];
+}
+
+// In place: counts [items] become the sums before them; the sum of all comes back. One block; scratch: shared, 32 ints.
+static __device__ inline int scan_block(int* counts, int items, int* scratch) {
+    const int run = (items + (int)blockDim.x - 1) / (int)blockDim.x;
+    const int first = (int)threadIdx.x * run, end = first + run < items ? first + run : items;
+    int count = 0, total = 0;
+#pragma unroll 8
+    for (int i = first; i < end; ++i) count += counts[i];
+    int before = block_exclusive_scan_int(count, scratch, &total);
+#pragma unroll 8
+    for (int i = first; i < end; ++i) {
+        const int own = counts[i];
+        counts[i] = before;
+        before += own;
+    }
+    return total;
+}
+
+// rl_per_push from the groups' counts: push_base, head, size, clock.
+static __device__ inline void per_push_finish(int* push_base, unsigned int* replay_state, float* isv, int C, int T,
+                                              int B) {
     __shared__ int scratch[32];
-    const int items = T * B, step = SCAN_RUN * (int)blockDim.x;
-    int total = 0;
-    for (int base = 0; base < items; base += step) {
-        const int first = base + (int)threadIdx.x * SCAN_RUN, end = first + SCAN_RUN < items ? first + SCAN_RUN : items;
-        int count = 0, sum = 0;
-        for (int i = first; i < end; ++i) count += push_count[i];
-        int offset = total + block_exclusive_scan_int(count, scratch, &sum);
-        for (int i = first; i < end; ++i) {
-            push_offset[i] = offset;
-            offset += push_count[i];
-        }
-        total += sum;
-    }
-    unsigned int head = replay_state[REPLAY_HEAD], mask = (unsigned int)C - 1u;
-    int replaced = 0;
-    for (int i = (int)threadIdx.x; i < total; i += (int)blockDim.x) {
-        replaced += store_source[(head + (unsigned int)i) & mask] != SOURCE_REAL;
-    }
-    replaced = block_sum_int(replaced, scratch);
+    const int total = scan_block(push_base, T * push_groups(B), scratch);
     if (threadIdx.x != 0) return;
+    const unsigned int head = replay_state[REPLAY_HEAD], mask = (unsigned int)C - 1u;
     unsigned int size = replay_state[REPLAY_SIZE] + (unsigned int)total;
     size = size > (unsigned int)C ? (unsigned int)C : size;
     replay_state[REPLAY_START] = head;
     replay_state[REPLAY_PUSHED] = (unsigned int)total;
     replay_state[REPLAY_HEAD] = (head + (unsigned int)total) & mask;
     replay_state[REPLAY_SIZE] = size;
-    replay_state[REPLAY_SYNTHETIC] -= (unsigned int)replaced;
     replay_state[REPLAY_CLOCK] += (unsigned int)T;
     isv[ISV_PER_SIZE] = (float)size;
 }
 
-// rl_per_push_copy, the moments that step and row `at` of [T,B] complete.
-static __device__ inline void per_push_copy_item(
+// rl_per_push.
+static __device__ inline void per_push_block(const unsigned char* push_count, int* push_offset, int* push_base,
+                                             unsigned int* replay_state, float* isv, int C, int T, int B) {
+    const int groups = push_groups(B);
+    for (int i = (int)threadIdx.x; i < T * groups; i += (int)blockDim.x) {
+        const int t = i / groups, first = (i - t * groups) * PUSH_ROWS;
+        int count = 0;
+        for (int b = first; b < first + PUSH_ROWS && b < B; ++b) {
+            push_offset[(long long)t * B + b] = count;
+            count += push_count[(long long)t * B + b];
+        }
+        push_base[i] = count;
+    }
+    __syncthreads();
+    per_push_finish(push_base, replay_state, isv, C, T, B);
+}
+
+// Return and discount of n steps from moment s of row b: rewards of this iteration, before it those of the ring. Eight at
+// a time are under way.
+struct WindowReturn {
+    float sum, weight;
+};
+
+static __device__ inline WindowReturn window_return(const float* reward, const float* pending_reward, float gamma,
+                                                    unsigned int birth, int s, int n, int B, int b) {
+    WindowReturn found = {0.0f, 1.0f};
+    for (int base = 0; base < n; base += 8) {
+        float r[8];
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const int step = base + k;
+            const bool here = s + step >= 0;
+            const long long at = here ? (long long)(s + step) * B + b
+                                      : (long long)((birth + (unsigned int)step) % N_STEP_MAX) * B + b;
+            r[k] = step < n ? (here ? reward : pending_reward)[at] : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            if (base + k >= n) break;
+            found.sum = fmaf(found.weight, r[k], found.sum);
+            found.weight *= gamma;
+        }
+    }
+    return found;
+}
+
+// rl_per_push_copy, the moments that step and row `at` of [T,B] complete. How many of the transitions that they replace are
+// not real comes back, in lane 0.
+static __device__ inline int per_push_copy_item(
     const int* cursor, const float* h, const float* reward, const int* position_before, const int* position_after,
     const signed char* action, const unsigned char* terminal, const unsigned char* push_pending,
-    const unsigned char* push_count, const int* push_offset, const unsigned int* replay_state, const float* pending_h,
-    const float* pending_reward, const signed char* pending_lots, const signed char* pending_action, const float* isv,
+    const unsigned char* push_count, const int* push_offset, const int* push_base, const unsigned int* replay_state,
+    const float* pending_h, const float* pending_reward, const signed char* pending_lots, const signed char* pending_action, const float* isv,
     float* store_h, float* store_next_h, unsigned int* store_index, unsigned short* store_n, signed char* store_lots,
     signed char* store_next_lots, signed char* store_action, float* store_return, float* store_discount,
     unsigned char* store_terminal, unsigned char* store_source, unsigned int* store_birth, unsigned int* store_row,
     float* per_tree, int C, int T, int B, int at, int lane) {
-    int t = at / B, b = at - t * B, count = push_count[at], pending = push_pending[at];
+    int t = at / B, b = at - t * B, count = push_count[at], pending = push_pending[at], replaced = 0;
+    unsigned int before = replay_state[REPLAY_START] + (unsigned int)pushed_before(push_base, push_offset, t, b, B);
     unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
     for (int i = 0; i < count; ++i) {
         int s = t + 1 - pending + i, n = pending - i;
         unsigned int birth = clock + (unsigned int)s;
-        unsigned int slot = (replay_state[REPLAY_START] + (unsigned int)(push_offset[at] + i)) & ((unsigned int)C - 1u);
+        unsigned int slot = (before + (unsigned int)i) & ((unsigned int)C - 1u);
         long long ring = (long long)(birth % N_STEP_MAX) * B + b, here = (long long)s * B + b;
         long long to = (long long)slot * HIDDEN_DIM, next = ((long long)(t + 1) * B + b) * HIDDEN_DIM;
         copy_encoding(store_h + to, s < 0 ? pending_h + ring * HIDDEN_DIM : h + here * HIDDEN_DIM, lane);
         copy_encoding(store_next_h + to, h + next, lane);
         if (lane != 0) continue;
-        float gamma = isv[ISV_GAMMA], weight = 1.0f, sum = 0.0f;
-        for (int k = 0; k < n; ++k) {
-            unsigned int when = (birth + (unsigned int)k) % N_STEP_MAX;
-            float r = s + k < 0 ? pending_reward[(long long)when * B + b] : reward[here + (long long)k * B];
-            sum = fmaf(weight, r, sum);
-            weight *= gamma;
-        }
+        const WindowReturn window = window_return(reward, pending_reward, isv[ISV_GAMMA], birth, s, n, B, b);
+        replaced += store_source[slot] != SOURCE_REAL;
         store_index[slot] = (unsigned int)(cursor[b] + s);
         store_n[slot] = (unsigned short)n;
         store_lots[slot] = s < 0 ? pending_lots[ring] : (signed char)position_before[here];
         store_action[slot] = s < 0 ? pending_action[ring] : action[here];
         store_next_lots[slot] = (signed char)position_after[at];
-        store_return[slot] = sum;
-        store_discount[slot] = weight;
+        store_return[slot] = window.sum;
+        store_discount[slot] = window.weight;
         store_terminal[slot] = terminal[at];
         store_source[slot] = SOURCE_REAL;
         store_birth[slot] = birth;
         store_row[slot] = (unsigned int)b;
         per_tree[C + slot] = isv[ISV_PER_MAX_PRIORITY];
     }
+    return replaced;
 }
 
 // rl_per_pending, row b, age j.

@@ -11,21 +11,63 @@
 #define TREE_GROUP 32       // 2^TREE_BAND: nodes at the bottom of a group
 #define UNIFORM_SCALE 2.3283064365386963e-10  // 2^-32
 
+// Four nodes moved at once; four at the bottom of a group begin at a multiple of their size.
+struct alignas(16) TreeNodes {
+    float node[4];
+};
+
+// Nodes of group g above the 2 WIDTH in hand, up to one; `level`: first node of the depth that has WIDTH of them.
+template <int WIDTH>
+static __device__ inline void tree_join(float* node, float* per_tree, int level, int g) {
+    float* to = per_tree + level + (long long)g * WIDTH;
+#pragma unroll
+    for (int j = 0; j < WIDTH; ++j) node[j] = node[2 * j] + node[2 * j + 1];
+    if constexpr (WIDTH >= 4) {
+#pragma unroll
+        for (int j = 0; j < WIDTH / 4; ++j) {
+            ((TreeNodes*)to)[j] = {{node[4 * j], node[4 * j + 1], node[4 * j + 2], node[4 * j + 3]}};
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) to[j] = node[j];
+    }
+    if constexpr (WIDTH > 1) tree_join<WIDTH / 2>(node, per_tree, level / 2, g);
+}
+
+// Renews the group g whose bottom are WIDTH nodes of depth `bottom`; returns the sum.
+template <int WIDTH>
+static __device__ inline float tree_renew_width(float* per_tree, int g, int bottom) {
+    float node[WIDTH];
+    const float* from = per_tree + (1 << bottom) + (long long)g * WIDTH;
+    if constexpr (WIDTH >= 4) {
+#pragma unroll
+        for (int j = 0; j < WIDTH / 4; ++j) {
+            const TreeNodes four = ((const TreeNodes*)from)[j];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) node[4 * j + k] = four.node[k];
+        }
+    } else {
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) node[j] = from[j];
+    }
+    tree_join<WIDTH / 2>(node, per_tree, (1 << bottom) / 2, g);
+    return node[0];
+}
+
 // Renews group g (0 .. 2^top - 1) between depths bottom and top, 0 <= top < bottom <= top + TREE_BAND; returns the sum.
 static __device__ inline float tree_renew_group(float* per_tree, int g, int bottom, int top) {
-    int width = 1 << (bottom - top);
-    const float* from = per_tree + (1 << bottom) + (long long)g * width;
-    float node[TREE_GROUP];
-    for (int j = 0; j < width; ++j) node[j] = from[j];
-    for (int depth = bottom - 1; depth >= top; --depth) {
-        width >>= 1;
-        float* to = per_tree + (1 << depth) + (long long)g * width;
-        for (int j = 0; j < width; ++j) {
-            node[j] = node[2 * j] + node[2 * j + 1];
-            to[j] = node[j];
-        }
+    switch (bottom - top) {
+        case 1:
+            return tree_renew_width<2>(per_tree, g, bottom);
+        case 2:
+            return tree_renew_width<4>(per_tree, g, bottom);
+        case 3:
+            return tree_renew_width<8>(per_tree, g, bottom);
+        case 4:
+            return tree_renew_width<16>(per_tree, g, bottom);
+        default:
+            return tree_renew_width<TREE_GROUP>(per_tree, g, bottom);
     }
-    return node[0];
 }
 
 // Place of sample r of R in the mass `total`: a random one within its stratum. In double, since a float cannot tell 2^22

@@ -27,7 +27,6 @@ STATE = tuple(row.name for row in _STATE)
 ROWS = (
     *_STATE,
     *(Buffer(spare(row.name), "1", row.dtype, "data", "1", f"stands for {row.name}; not touched") for row in _STATE),
-    Buffer("blocks_done", "1", "uint32", "data", "blocks", "of the launch under way: blocks that are done; 0 between"),
     Buffer("rng_gate", "B", "uint32", "persistent", "state", "xorshift32 state of the gate bypass draw"),
     *(Buffer(f"pass_{n}", "1", "int32", "iteration", "0/1", f"there is an on-policy pass {n}") for n in (2, 3, 4)),
     Buffer("gate_open", "B", "uint8", "iteration", "0/1", "the row ignores the entry gates in this step"),

@@ -44,7 +44,15 @@ _PUSH = (
     Buffer("pending_action", "32, B", "int8", "persistent", "action", "their executed actions"),
     Buffer("push_pending", "T, B", "uint8", "iteration", "moments", "moments pending once step t is over"),
     Buffer("push_count", "T, B", "uint8", "iteration", "moments", "those of them that step t completes"),
-    Buffer("push_offset", "T, B", "int32", "iteration", "slots", "transitions before the first of them"),
+    Buffer(
+        "push_offset",
+        "T, B",
+        "int32",
+        "iteration",
+        "slots",
+        "transitions before the first, of the step's 32 rows alone",
+    ),
+    Buffer("push_base", "T, (B+31)//32", "int32", "data", "slots", "transitions before the first of a step's 32 rows"),
 )
 
 _SAMPLE = (
@@ -124,7 +132,10 @@ _HINDSIGHT = (
     _candidate("candidate_lots", "int8", "lots", "signed position at the moment"),
     _candidate("candidate_action", "int8", "action", "action of the transition"),
     _candidate("candidate_state", "int32", "state", "state of h in this iteration; negative = stored"),
-    _candidate("injected_at", "int32", "1", "number of the injection; -1 = none"),
+    _candidate("injected_at", "int32", "1", "number of the injection among the step's 32 rows; -1 = none"),
+    Buffer(
+        "injected_base", "2, T, (B+31)//32", "int32", "data", "1", "injections before the first of a step's 32 rows"
+    ),
 )
 
 ROWS = (*_STORE, *_PUSH, *_SAMPLE, *_HINDSIGHT)

@@ -27,4 +27,7 @@ ROWS = (
     _done("losses", "rl_policy_surrogate"),
     _done("rollout", "rl_rollout_end"),
     _done("end", "rl_iteration_end"),
+    _done("slots", "rl_store_slots"),
+    _done("candidates", "rl_store_candidates"),
+    _done("tree", "rl_store_tree"),
 )

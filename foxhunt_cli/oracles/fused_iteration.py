@@ -20,7 +20,9 @@ _LIVELY = {"p_min": 0.05, "hindsight_forward_lookahead": 8.0}
 _CHOICES = {
     "defaults": {},
     "no latency, rows that fill no block": {"latency_steps": 0, "batch": 33, "replay_capacity": 4096},
-    "sums in several parts, more steps than a tile": {"batch": 16, "rollout": 40, "episode_len": 80, "replay_capacity": 4096},
+    "sums in several parts, more steps than a tile": {
+        "batch": 16, "rollout": 40, "episode_len": 80, "replay_capacity": 4096,
+    },
     "rewards at closes": {"latency_steps": 3, "reward": "realised"},
     "hindsight at the peak": {"hindsight": "peak"},
     "all controllers": {"controllers": dict.fromkeys(control.CONTROLLERS, "on")},

@@ -40,4 +40,5 @@ def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
 def inject_at_once(directions: str = "both", features: str = "h_bar") -> list[Step]:
     """``inject`` in two kernels; directions other than "off"."""
     enabled = {one: str(int(directions in ("both", one))) for one in ("backward", "forward")}
-    return [Stage("rl_store_candidates", enabled), Stage("rl_store_injections", {"h": features})]
+    judged = Stage("rl_store_candidates", enabled | {"blocks_done": "candidates_done"})
+    return [judged, Stage("rl_store_injections", {"h": features})]

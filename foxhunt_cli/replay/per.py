@@ -23,7 +23,7 @@ def push(features: str = "h_bar") -> list[Step]:
 
 def push_at_once(features: str = "h_bar") -> list[Step]:
     """``push`` in two kernels."""
-    return [Stage("rl_store_slots"), Stage("rl_store_moments", {"h": features})]
+    return [Stage("rl_store_slots", {"blocks_done": "slots_done"}), Stage("rl_store_moments", {"h": features})]
 
 
 def sample() -> list[Step]:
@@ -80,7 +80,7 @@ def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int) -> list[Step
     """``tree_of_pushed`` in one kernel, where the tree has more than one band (capacity above 32)."""
     bottom, top = bands(capacity)[0]
     groups = min(_groups_written(capacity >> top, batch, rollout), 1 << top)
-    return [Stage("rl_store_tree", {"groups": str(groups), "depth": str(bottom)})]
+    return [Stage("rl_store_tree", {"groups": str(groups), "depth": str(bottom), "blocks_done": "tree_done"})]
 
 
 def bands(capacity: int) -> list[tuple[int, int]]:

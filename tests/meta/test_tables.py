@@ -29,9 +29,9 @@ def headers(file: Path) -> str:
 
 def own_function(contract: KernelContract) -> str:
     """Body of the function that does a kernel's work, where it stands in a header so that a fused kernel can call it:
-    the kernel's name without rl_ and who does it (a row, an item, a block, one thread)."""
+    the kernel's name without rl_ and what part of it that is (a row, an item, a block, one thread, the finish)."""
     name = contract.name.removeprefix("rl_")
-    function = re.compile(rf"static __device__ inline [\w ]+? {name}_(?:row|item|block|thread)\(.*?\n}}\n", re.S)
+    function = re.compile(rf"static __device__ inline [\w ]+? {name}_(?:row|item|block|thread|finish)\(.*?\n}}\n", re.S)
     return "".join(function.findall(headers(contract.file)))
 
 
