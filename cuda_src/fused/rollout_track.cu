@@ -29,7 +29,7 @@ extern "C" __global__ void rl_rollout_track(
     }
     const unsigned int clock = replay_state[REPLAY_CLOCK];
     const long long first = cursor[b];
-#pragma unroll 4
+#pragma unroll 8
     for (int t = 0; t < T; ++t) {
         const long long at = (long long)t * B + b;
         const HindsightEvent record =

@@ -6,6 +6,7 @@
 #include "replay/tree.cuh"
 
 #define STORE_STEPS 32  // steps of a tile of PUSH_ROWS rows
+#define INJECT_AHEAD 4  // candidates that a thread looks at before it copies one
 
 // rl_store_slots: what every step of every row completes, and the slots of it all.
 // launch: blocks (B + 31) // 32, block 128
@@ -221,12 +222,22 @@ extern "C" __global__ void rl_store_injections(
     int B) {
     const int b = blockIdx.x, lane = threadIdx.x % COPY_LANES, first = threadIdx.x / COPY_LANES;
     const int step = blockDim.x / COPY_LANES;
-    for (int t = first; t < 2 * T; t += step) {
-        hindsight_copy_item(injected_at, injected_base, candidate_usd, candidate_birth, candidate_slot, candidate_n,
-                            candidate_lots, candidate_action, candidate_state, cursor, h, her_peak_h, closed_h,
-                            position_after, replay_state, isv, store_h, store_next_h, store_index, store_n, store_lots,
-                            store_next_lots, store_action, store_return, store_discount, store_terminal, store_source,
-                            store_birth, store_row, per_tree, C, T, B, t * B + b, lane);
+    for (int t0 = first; t0 < 2 * T; t0 += INJECT_AHEAD * step) {
+        bool injects[INJECT_AHEAD];
+#pragma unroll
+        for (int k = 0; k < INJECT_AHEAD; ++k) {
+            const int t = t0 + k * step;
+            injects[k] = t < 2 * T && injected_at[(long long)t * B + b] != NOT_INJECTED;
+        }
+#pragma unroll
+        for (int k = 0; k < INJECT_AHEAD; ++k) {
+            if (!injects[k]) continue;
+            hindsight_copy_item(injected_at, injected_base, candidate_usd, candidate_birth, candidate_slot, candidate_n,
+                                candidate_lots, candidate_action, candidate_state, cursor, h, her_peak_h, closed_h,
+                                position_after, replay_state, isv, store_h, store_next_h, store_index, store_n,
+                                store_lots, store_next_lots, store_action, store_return, store_discount, store_terminal,
+                                store_source, store_birth, store_row, per_tree, C, T, B, (t0 + k * step) * B + b, lane);
+        }
     }
     __syncthreads();
     for (int j = first; j <= CLOSED_RING; j += step) {
