@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from foxhunt_cli.bench.compile_ahead import compile_ahead
 from foxhunt_cli.bench.setup import open_device, open_engine, open_market
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
@@ -63,11 +64,20 @@ def run(
     rows: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
     with _like_our_cpu(place):
+        if COMPILED in variants and place.type == "cuda" and len(configs) > 1:
+            compile_ahead(configs, console)
         for config in configs:
             rows += _compare(device, market, config, place, variants, missing, seconds / len(configs), repeats, console)
     from foxhunt_cli.bench.peer_base import LEFT_OUT
 
     return _heading(device, place) | {"repeats": repeats, "left_out": list(LEFT_OUT), "missing": missing, "rows": rows}
+
+
+def make_ready(config: RunConfig, variant: str, console: Terminal) -> None:
+    """Compiles and warms up one variant of the peer, and measures nothing. Raises as ``run`` does, and RuntimeError."""
+    device = open_device(config)
+    engine = open_engine(device, config, open_market(config), console)
+    _peer(engine, config, torch_place(device), variant)
 
 
 def check(config: RunConfig) -> None:

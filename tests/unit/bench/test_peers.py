@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from foxhunt_cli.bench import peers
+from foxhunt_cli.bench.compile_ahead import compile_ahead
 from foxhunt_cli.bench.setup import open_device, open_engine, open_market
 from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.load import ConfigError, load_config
@@ -184,3 +185,10 @@ def test_denormals_count_again_after_the_comparison() -> None:
         assert not (np.full(1, 1e-310) * 1.0).any()
         raise KeyError
     assert (np.full(1, 1e-310) * 1.0).any()
+
+
+def test_sizes_are_made_ready_side_by_side_and_a_size_that_cannot_be_stops_nothing(monkeypatch) -> None:
+    pytest.importorskip("torch", reason=NEEDED)
+    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # PyTorch's own: torch.compile gives back the function
+    good, bad = small("seed"), load_config(sets=[*SMALL, *FORMS["seed"], "device=cuda:77"])
+    assert compile_ahead([good, bad], Terminal(quiet=True)) == 1
