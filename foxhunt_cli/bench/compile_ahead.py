@@ -1,8 +1,8 @@
 """Compiled code of several sizes at once: a process a size, before the first one is measured.
 
 PyTorch compiles one function at a time and keeps the result on disk. Sizes share nothing, so their processes fill that
-cache side by side and end; what is measured then compiles from it. ``python -m foxhunt_cli.bench.compile_ahead`` is such a
-process: one RunConfig as JSON on stdin.
+cache side by side and end; what is measured then compiles from it. ``python -m foxhunt_cli.bench.compile_ahead`` is
+such a process: one RunConfig as JSON on stdin.
 """
 
 from __future__ import annotations

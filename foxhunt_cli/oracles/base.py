@@ -147,6 +147,15 @@ class Trial:
         names = remap or {}
         return {p: self.device.download(held[names.get(p, p)]).copy() for p in contract.writes}
 
+    @property
+    def in_tf32(self) -> bool:
+        """Whether the device rounds the operands of matrix products to 10 bits."""
+        return getattr(self.device, "precision", "fp32") == "tf32"
+
+    def bound(self, float32: float, tf32: float) -> float:
+        """The tolerance of what came through matrix products, by the device's precision."""
+        return tf32 if self.in_tf32 else float32
+
     def needs_tensor_cores(self) -> None:
         """Skip the case unless the device runs ``cuda_only`` kernels: a GPU of compute capability 9.0 or newer."""
         if self.device.kind != "cuda" or getattr(self.device, "capability", 0) < HOPPER:

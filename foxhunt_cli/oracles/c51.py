@@ -19,6 +19,7 @@ DIMS = {"R": R, "P": P, "T": 2, "B": 3, "N_TAU": 8, "N_TARGET_CHUNKS": 1}
 MASS = 1e-6  # the specification's bound on lost or gained probability
 # Two float32 sums of 21 terms of size up to the span.
 EXPECTATION = 2e-5
+TF32 = 1e-3  # logits are products of 128 terms whose operands keep 10 bits
 SPAN = {"c51_v_max": 2.5, "c51_v_min": -2.0, "loss_lambda_q": 0.8}
 
 
@@ -224,9 +225,9 @@ def c51_expectations_match_numpy(trial: Trial) -> None:
     mean = prob @ atoms
     sigma = np.sqrt((prob * (atoms - mean[..., None]) ** 2).sum(-1))
     own = (np.arange(3, 6), position[1])
-    trial.close("E[Q], all pairs", mean.reshape(2, 3, P * A), rig.get("c51_q"), EXPECTATION)
-    trial.close("mean at the row's class", mean[own], rig.get("q_mean"), EXPECTATION)
-    trial.close("sigma at the row's class", sigma[own], rig.get("q_sigma"), EXPECTATION)
+    trial.close("E[Q], all pairs", mean.reshape(2, 3, P * A), rig.get("c51_q"), trial.bound(EXPECTATION, TF32))
+    trial.close("mean at the row's class", mean[own], rig.get("q_mean"), trial.bound(EXPECTATION, TF32))
+    trial.close("sigma at the row's class", sigma[own], rig.get("q_sigma"), trial.bound(EXPECTATION, TF32))
 
 
 @oracle("c51")
@@ -240,7 +241,7 @@ def c51_double_dqn_chooses_online_and_values_by_target(trial: Trial) -> None:
         trial.equal("online argmax", best, rig.get("c51_best_action"))
         target = softmax(_logits(rig, "replay_next_h", "target_", P))
         want = np.take_along_axis(target, best[..., None, None], 2)[:, :, 0]
-        trial.close("target distribution", want, rig.get("c51_next_prob"), 1e-5)
+        trial.close("target distribution", want, rig.get("c51_next_prob"), trial.bound(1e-5, TF32))
         by_target = (target @ atoms).argmax(-1)
         trial.true("the target head would choose otherwise somewhere", (by_target != best).any())
 
@@ -264,12 +265,13 @@ def c51_path_loss_matches_numpy(trial: Trial) -> None:
     steps = [*c51.draw_noise(), *c51.compose_noise(), *c51.forward(CriticBatch())]
     rig.run([*steps, *c51.loss_and_backward(CriticBatch(), 0, path=True)])
     loss, mass = _path_reference(rig)
-    trial.close("cross-entropy of a class", loss.mean(2), rig.get("c51_class_loss"), 5e-5)
-    trial.close("TD error of a row", loss.mean((1, 2)), rig.get("c51_td"), 5e-5)
-    trial.close("LOSS_Q", loss.mean(), rig.slot("LOSS_Q"), 5e-5)
+    trial.close("cross-entropy of a class", loss.mean(2), rig.get("c51_class_loss"), trial.bound(5e-5, TF32))
+    trial.close("TD error of a row", loss.mean((1, 2)), rig.get("c51_td"), trial.bound(5e-5, TF32))
+    trial.close("LOSS_Q", loss.mean(), rig.slot("LOSS_Q"), trial.bound(5e-5, TF32))
     prob = softmax(_logits(rig, "replay_h", "", P))
     weight = rig.get("is_weight")[:, None, None, None] * SPAN["loss_lambda_q"] / (R * P * A)
-    trial.close("gradient of the logits", weight * (prob - mass), rig.get("grad_c51_logits").reshape(prob.shape), 1e-7)
+    got = rig.get("grad_c51_logits").reshape(prob.shape)
+    trial.close("gradient of the logits", weight * (prob - mass), got, trial.bound(1e-7, TF32 * weight.max()))
     atoms = np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)
     keep = np.where(rig.get("replay_terminal") > 0, 0.0, rig.get("replay_discount"))
     to = rig.get("next_class").reshape(P, A)
@@ -277,7 +279,7 @@ def c51_path_loss_matches_numpy(trial: Trial) -> None:
     trial.close("largest target", mean.max(), rig.slot("Q_TARGET_MAX"), 1e-5)
     trial.close("smallest target", mean.min(), rig.slot("Q_TARGET_MIN"), 1e-5)
     own = (np.arange(R), rig.get("replay_lots").astype(int) + (P - 1) // 2, rig.get("replay_action").astype(int))
-    trial.close("Q bias", (prob @ atoms - mean)[own].mean(), rig.slot("Q_BIAS_EMA"), 1e-5)
+    trial.close("Q bias", (prob @ atoms - mean)[own].mean(), rig.slot("Q_BIAS_EMA"), trial.bound(1e-5, TF32))
     share = rig.slot("Q_TARGET_CLIP_RATE")
     trial.true("some mass is clipped, not all", 0.0 < share < 1.0, share)
 
@@ -295,10 +297,12 @@ def c51_executed_loss_touches_one_pair(trial: Trial) -> None:
         lots = rig.get("replay_lots").astype(int)
         own = (np.arange(R), lots + (P - 1) // 2 if classes > 1 else 0 * lots, rig.get("replay_action").astype(int))
         log_prob = np.log(softmax(_logits(rig, "replay_h", "", classes)))[own]
-        trial.close("cross-entropy", -(rig.get("c51_target") * log_prob).sum(-1), rig.get("c51_td"), 5e-5)
+        loss = -(rig.get("c51_target") * log_prob).sum(-1)
+        trial.close("cross-entropy", loss, rig.get("c51_td"), trial.bound(5e-5, TF32))
         grad = rig.get("grad_c51_logits").reshape(R, classes, A, Z)
         weight = rig.get("is_weight")[:, None] * SPAN["loss_lambda_q"] / R
-        trial.close("gradient at the pair", weight * (np.exp(log_prob) - rig.get("c51_target")), grad[own], 1e-6)
+        want, bound = weight * (np.exp(log_prob) - rig.get("c51_target")), trial.bound(1e-6, TF32 * weight.max())
+        trial.close("gradient at the pair", want, grad[own], bound)
         grad[own] = 0.0
         trial.equal("gradient elsewhere", 0.0, grad)
 

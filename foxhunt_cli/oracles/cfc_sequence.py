@@ -120,15 +120,10 @@ def judge(t: Trial, case: str, rig: Sequence, fusion: Fusion, bound: float) -> d
     return forward | got
 
 
-def _precision(t: Trial) -> float:
-    """The bound of the device's products."""
-    return TF32 if getattr(t.device, "precision", "fp32") == "tf32" else FLOAT32
-
-
 @oracle("encoder")
 def cfc_steps_match_float64(t: Trial) -> None:
     for W, T, B in SIZES[:5]:
-        judge(t, f"W {W}, T {T}, B {B}", Sequence(t, W, T, B), "none", _precision(t))
+        judge(t, f"W {W}, T {T}, B {B}", Sequence(t, W, T, B), "none", t.bound(FLOAT32, TF32))
 
 
 @oracle("encoder")

@@ -15,6 +15,7 @@ SIZES = ((1, 1), (3, 2), (8, 1), (9, 3), (32, 2), (33, 3), (47, 5), (48, 1))
 PARTS = (TAPS + 1) * XBC + 3 * HEADS + H
 SUM = 2e-6  # of the sum of absolute values: another order of adding up to 100 rounded numbers
 WHOLE = 1e-6  # relative L2: the same through the sums of whole tensors
+TF32 = 2e-3  # the same: a last bit that differs makes operands of later products round the other way
 
 
 def _f32(rng: np.random.Generator, *size: int) -> np.ndarray:
@@ -154,4 +155,4 @@ def fused_passes_equal_the_plain_ones(t: Trial) -> None:
         for name in ("h", "target_h", *(f"grad_{tensor}" for tensor in plain.layout.offsets)):
             want, got = plain.get(name), fused.get(name)
             distance = np.linalg.norm(got - want) / (np.linalg.norm(want) or 1.0)
-            t.close(f"W {W}, T {T}, B {B}: {name}, relative", 0.0, distance, WHOLE)
+            t.close(f"W {W}, T {T}, B {B}: {name}, relative", 0.0, distance, t.bound(WHOLE, TF32))

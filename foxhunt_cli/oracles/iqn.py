@@ -16,6 +16,7 @@ from foxhunt_cli.oracles.head_rig import HeadRig, check_gradient, isv_values
 N = DIMS["N_TAU"]
 LAMBDA = 0.8
 ROUNDING = 2e-5  # sums of 128 products of size 1 in float32
+TF32 = 2e-3  # the same with operands of 10 bits
 _BATCH = CriticBatch()
 
 
@@ -78,14 +79,14 @@ def iqn_forward_matches_numpy(trial: Trial) -> None:
     """Embedding, quantiles of the learned columns, expectation of all pairs, choice at h_n: against float64."""
     rig = _rig(trial)
     rig.run([*iqn.draw_taus(), *iqn.embed_taus(), *iqn.forward(_BATCH, path=True)])
-    trial.close("phi", _phi(rig, rig.get("iqn_tau")), rig.get("iqn_phi"), 1e-4)
+    trial.close("phi", _phi(rig, rig.get("iqn_tau")), rig.get("iqn_phi"), trial.bound(1e-4, TF32))
     classes = rig.get("replay_lots").astype(int) + (P - 1) // 2
     z = _quantiles(rig, "replay_h", "iqn_tau", "")[np.arange(R), :, classes]
     got = rig.get("iqn_z").reshape(R, A, N) + rig.get("b_iqn").reshape(P, A)[classes][:, :, None]
-    trial.close("quantiles at the row's class", z.transpose(0, 2, 1), got, ROUNDING * 10)
+    trial.close("quantiles at the row's class", z.transpose(0, 2, 1), got, trial.bound(ROUNDING * 10, TF32))
     middle = rig.get("replay_next_h")[:, None, :] * _phi(rig, (np.arange(N) + 0.5) / N)
     mean = (middle @ rig.get("w_iqn") + rig.get("b_iqn")).mean(1)
-    trial.close("E[IQN] over midpoints", mean, rig.get("iqn_next_q") + rig.get("b_iqn"), ROUNDING)
+    trial.close("E[IQN] over midpoints", mean, rig.get("iqn_next_q") + rig.get("b_iqn"), trial.bound(ROUNDING, TF32))
     trial.equal("argmax", mean.reshape(R, P, A).argmax(-1), rig.get("iqn_best_action"))
 
 

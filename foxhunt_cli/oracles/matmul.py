@@ -21,7 +21,7 @@ SHAPES = ((1, 1, 1), (1, 99, 272), (17, 11, 128), (56, 128, 300), (272, 99, 128)
 
 def tolerance(t: Trial) -> float:
     """The bound that this device's precision deserves."""
-    return TF32_TOLERANCE if getattr(t.device, "precision", "fp32") == "tf32" else FP32_TOLERANCE
+    return t.bound(FP32_TOLERANCE, TF32_TOLERANCE)
 
 
 def product(t: Trial, m: int, n: int, k: int, trans_a: bool, trans_b: bool, start: np.ndarray | None) -> np.ndarray:

@@ -11,6 +11,7 @@ from foxhunt_cli.oracles.head_rig import HeadRig, check_gradient, isv_values
 
 _T, _B, _P, _TICK = 4, 5, 9, 12.5
 AUX, LAMBDA = 0.6, 0.1
+_TF32 = 2e-3  # products of 128 terms whose operands keep 10 bits
 _STEPS = [*outcome.forward(), *outcome.loss_and_backward()]
 
 
@@ -60,13 +61,16 @@ def outcome_loss_matches_numpy(trial: Trial) -> None:
         prob = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
         label, closes = rig.get("outcome_target").astype(int), rig.get("closed") > 0
         chosen = np.take_along_axis(prob, np.maximum(label, 0)[..., None], -1)[..., 0]
-        trial.close("rows", np.where(closes, -np.log(chosen), 0.0), rig.get("row_loss_outcome"), 1e-5)
-        trial.close("LOSS_OUTCOME", -np.log(chosen)[closes].mean(), rig.slot("LOSS_OUTCOME"), 1e-5)
+        trial.close(
+            "rows", np.where(closes, -np.log(chosen), 0.0), rig.get("row_loss_outcome"), trial.bound(1e-5, _TF32)
+        )
+        trial.close("LOSS_OUTCOME", -np.log(chosen)[closes].mean(), rig.slot("LOSS_OUTCOME"), trial.bound(1e-5, _TF32))
         trial.close("OUTCOME_ACC", (prob.argmax(-1) == label)[closes].mean(), rig.slot("OUTCOME_ACC"), 1e-6)
         grad = rig.get("grad_outcome_logits").reshape(_T, _B, classes, 3)
         onehot = np.eye(3)[np.maximum(label, 0)]
         want = np.where(closes[..., None], LAMBDA * AUX * (prob - onehot) / closes.sum(), 0.0)
-        trial.close("gradient at the class (x OUTCOME_LAMBDA by now)", want, grad[own], 1e-7)
+        bound = trial.bound(1e-7, _TF32 * LAMBDA * AUX / closes.sum())
+        trial.close("gradient at the class (x OUTCOME_LAMBDA by now)", want, grad[own], bound)
         grad[own] = 0.0
         trial.equal("gradient elsewhere", 0.0, grad)
 

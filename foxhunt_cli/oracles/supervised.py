@@ -97,7 +97,7 @@ def compare_heads(
 @oracle("supervised")
 def fused_heads_equal_their_steps(trial: Trial) -> None:
     """Labels, losses, gradients: one row, odd sizes, one block for all classes, several tiles a block, no label."""
-    compare_heads(trial, "float32", TF32 if getattr(trial.device, "precision", "fp32") == "tf32" else FLOAT32)
+    compare_heads(trial, "float32", trial.bound(FLOAT32, TF32))
 
 
 @oracle("supervised")
