@@ -45,9 +45,8 @@ def compile_ahead(configs: Sequence[RunConfig], console: Terminal) -> int:
 def main() -> None:
     """Makes the compiled peer of the configuration on stdin ready, once."""
     from foxhunt_cli.bench import peers
-    from foxhunt_cli.cli.console import Terminal
 
-    peers.make_ready(RunConfig.model_validate_json(sys.stdin.read()), peers.COMPILED, Terminal(quiet=True))
+    peers.make_ready(RunConfig.model_validate_json(sys.stdin.read()), peers.COMPILED)
 
 
 if __name__ == "__main__":

@@ -73,10 +73,10 @@ def run(
     return _heading(device, place) | {"repeats": repeats, "left_out": list(LEFT_OUT), "missing": missing, "rows": rows}
 
 
-def make_ready(config: RunConfig, variant: str, console: Terminal) -> None:
+def make_ready(config: RunConfig, variant: str) -> None:
     """Compiles and warms up one variant of the peer, and measures nothing. Raises as ``run`` does, and RuntimeError."""
     device = open_device(config)
-    engine = open_engine(device, config, open_market(config), console)
+    engine = open_engine(device, config, open_market(config), None)
     _peer(engine, config, torch_place(device), variant)
 
 

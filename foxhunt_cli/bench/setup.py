@@ -5,6 +5,7 @@ Owns the way there and nothing of the measuring. Benches train nothing that is k
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from foxhunt_cli.config.run import RunConfig
@@ -33,12 +34,12 @@ def open_device(config: RunConfig) -> Device:
     return select(config.device, precision=config.precision, threads=config.cpu_threads).device
 
 
-def open_engine(device: Device, config: RunConfig, market: MarketData, console: Terminal) -> Engine:
+def open_engine(device: Device, config: RunConfig, market: MarketData, console: Terminal | None) -> Engine:
     """An engine whose replay is filled and whose critic learns: what an iteration costs from then on.
 
-    Raises DataError, DeviceError.
+    console: where compiling shows; None for nowhere. Raises DataError, DeviceError.
     """
-    with compile_bar(console) as progress:
+    with compile_bar(console) if console else nullcontext() as progress:
         compile_run(device, config, progress)
     engine = build_engine(device, config, prepare_training(device, split(market, config.holdout).train, config))
     for _ in range(engine.prefill_iterations + _WARM_UP):
