@@ -40,7 +40,7 @@ IN_A_ROW = 3
 _NAN = float("nan")
 # Fields that change no result: a curve is the same curve with another value of them.
 _NO_MATTER = {"name", "runs_dir", "device", "cpu_threads", "log_every", "drain_every", "checkpoint_every", "keep",
-              "eval_every", "graph", "fused"}  # fmt: skip
+              "eval_every", "graph", "branches", "fused"}  # fmt: skip
 
 Figures = dict[str, dict[str, float]]
 """Metrics of ``market.metrics.summarise`` by policy."""

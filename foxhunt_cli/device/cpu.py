@@ -146,8 +146,8 @@ class CpuDevice:
 
     # Plans -----------------------------------------------------------------------------------------------------
 
-    def plan(self, operations: Sequence[Operation], *, use_graph: bool = True) -> CpuPlan:
-        """Records ``operations``; kernels not compiled yet are compiled now. ``use_graph`` has no meaning here."""
+    def plan(self, operations: Sequence[Operation], *, use_graph: bool = True, branches: int = 1) -> CpuPlan:
+        """Records ``operations``; kernels not compiled yet are compiled now. The options have no meaning here."""
         contracts = {id(op.contract): op.contract for op in operations if isinstance(op, Launch)}.values()
         self.compile(list(contracts))
         entries = {c: self._kernels[c.file.resolve(), c.name] for c in contracts}

@@ -156,7 +156,7 @@ def plain_kernels(texts: Iterable[str], kernels: Sequence[str]) -> frozenset[str
     bodies: dict[str, list[str]] = {}
     suspect = False
     for text in texts:
-        found, rest = _definitions(text)
+        found, rest = definitions(text)
         suspect = suspect or bool(_MEETS.search(rest))
         for name, body in found:
             bodies.setdefault(name, []).append(body)
@@ -181,7 +181,7 @@ def _is_plain(kernel: str, bodies: dict[str, list[str]]) -> bool:
 
 
 @lru_cache(maxsize=256)  # headers are seen again with every file that includes them
-def _definitions(text: str) -> tuple[list[tuple[str, str]], str]:
+def definitions(text: str) -> tuple[list[tuple[str, str]], str]:
     """(name, body) of every macro and function of ``text``, and what remains of its code without them."""
     code = blank(text)
     found = [(m[1], m[2]) for m in _DEFINE.finditer(code)]

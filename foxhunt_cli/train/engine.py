@@ -161,6 +161,7 @@ def build_engine(
     wanted = names_of([*listed, *drift]) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
+    recorded = {"use_graph": config.graph, "branches": config.branches}
     operations = build(listed, arrays, dims, device)
     engine = Engine(
         device,
@@ -168,16 +169,16 @@ def build_engine(
         arrays,
         layout,
         _kernels_done([steps, *([fresh.drift] if drifts else [])], shape),
-        device.plan(operations, use_graph=config.graph),
+        device.plan(operations, **recorded),
         len(operations),
     )
     if steps is training and shape.critic:
         first = build(training(shape, learn_critic=False), arrays, dims, device)
-        engine.prefill = device.plan(first, use_graph=config.graph)
+        engine.prefill = device.plan(first, **recorded)
         engine.prefill_iterations = prefill_iterations(config)
     engine.slots = slots_of(steps(replace(shape, fusion="none")))
     if drift:
-        engine.drift = device.plan(build(drift, arrays, dims, device), use_graph=config.graph)
+        engine.drift = device.plan(build(drift, arrays, dims, device), **recorded)
     return engine
 
 

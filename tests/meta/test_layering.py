@@ -26,7 +26,7 @@ FORBIDDEN = {
     "train": {"cli", "bench", "oracles"},
     "bench": {"cli"},
 }
-ONLY_HERE = {"cupy": {"device/cuda.py", "device/nvrtc.py", "device/cuda_matmul.py"}}
+ONLY_HERE = {"cupy": {"device/cuda.py", "device/cuda_errors.py", "device/nvrtc.py"}}
 
 
 def imports(path: Path) -> list[tuple[str, int]]:
