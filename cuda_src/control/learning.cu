@@ -5,7 +5,7 @@
 // rl_controller_learning_rate: warm-up, decline, plateau and trust factor of every head. No blend: a schedule.
 // rate = seed x warm-up x (1 -> LR_FINAL_SHARE, linear over RUN_STEPS) x 2^-halvings x min(1, 1 / gradient norm EMA), at
 // least 1e-5; BCE and AUX: warm-up and decline only; IQN: the decline only.
-// Updates of a head are those the optimiser applied: adam_step [6]. plateau 0: no halving (state is kept all the same).
+// Updates of a head are those the optimisers applied: adam_step [2, 6]. plateau 0: no halving (state is kept all the same).
 // lr_halvings [3] for Q, PI, V. Reads isv_seed LR_* and IQN_LR, LR_WARMUP_STEPS, LR_FINAL_SHARE, TRAIN_STEP, RUN_STEPS,
 // IMPROVEMENT_THRESHOLD, PLATEAU_PATIENCE, LOSS_Q, LOSS_PI, LOSS_V, *_GRAD_NORM_EMA. Writes LR_BCE .. LR_AUX, IQN_LR and
 // the plateau slots Q_LOSS_EMA .. V_LR_STEP.

@@ -3,6 +3,7 @@
 #include "control/controller.cuh"
 
 #define N_GROUPS 5            // BCE, Q, PI, V, AUX, in slot order; element of adam_step
+#define ADAM_GROUPS 6         // elements of a row of adam_step: IQN's is the last
 #define N_PLATEAU_HEADS 3     // Q, PI, V: groups 1 to 3
 #define PLATEAU_STATE 4       // slots a head: LOSS_EMA, LOSS_BEST, PLATEAU_COUNT, LR_STEP
 #define LOSS_EMA_RATE 0.05f   // per iteration with an update
@@ -64,11 +65,12 @@ static __device__ inline void controller_learning_rate_thread(float* isv, const 
     isv[ISV_IQN_LR] = isv_seed[ISV_IQN_LR] * share;
     for (int g = 0; g < N_GROUPS; ++g) {
         const float seed = isv_seed[ISV_LR_BCE + g];
-        float rate = seed * share * warm_up(adam_step[g], isv[ISV_LR_WARMUP_STEPS]);
+        const unsigned int updates = adam_step[g] + adam_step[ADAM_GROUPS + g];  // one of the two optimisers has it
+        float rate = seed * share * warm_up(updates, isv[ISV_LR_WARMUP_STEPS]);
         const int head = g - 1;
         if (head >= 0 && head < N_PLATEAU_HEADS) {
             float* state = isv + ISV_Q_LOSS_EMA + head * PLATEAU_STATE;
-            plateau_step(isv, loss[head], adam_step[g], state, lr_halvings + head);
+            plateau_step(isv, loss[head], updates, state, lr_halvings + head);
             if (plateau) rate /= (float)(1u << lr_halvings[head]);
             rate *= trust(isv[ISV_Q_GRAD_NORM_EMA + head]);
         }

@@ -6,53 +6,50 @@
 // corrections are stand in update_control, written by rl_c51_next before; the block that counts writes neither.
 #include "fused/critic_step.cuh"
 
-// Numbers that are not finite in this update's gradients and losses, and in the losses of other stages.
+// Numbers that are not finite in this update's gradients and losses.
 static __device__ inline float bad_numbers(const float* block_parts, const int* nonfinite_parts, int blocks,
                                            float* scratch) {
     float bad = 0.0f;
     for (int i = threadIdx.x; i < blocks; i += blockDim.x) bad += block_parts[4 * i + PART_BAD];
     const int part = threadIdx.x;
-    if (part < N_NONFINITE_PARTS && part != TD_ERRORS) bad += (float)nonfinite_parts[part];
+    if (part < REFUSED && part != TD_ERRORS) bad += (float)nonfinite_parts[part];
     return block_sum(bad, scratch);
 }
 
-// rl_critic_step: optimiser of the critic, target copies, next noisy weights, priorities and the tree above them.
-// launch: blocks 1 + tiles + own_blocks + other_blocks, block 512
+// rl_critic_step: optimiser of the critic, its target copies, next noisy weights, priorities and the tree above them.
+// launch: blocks 1 + tiles + own_blocks, block 512
 // updates: params, adam_m, adam_v, target_params, per_tree, isv, nonfinite_parts, adam_step, fault
 // fuses: rl_adam_step, rl_grad_norms, rl_noisy_backward, rl_polyak, rl_noisy_compose, rl_row_mean, rl_mean_into_slot
 // fuses: rl_q_target_statistics, rl_q_bias, rl_per_leaves, rl_per_update_priority, rl_per_tree_rebuild
 // Block 0: TD errors, slots, counters, priorities. Then a block a tile of the C51 head; then own_blocks, 2,048 elements
-// each, of the critic's other tensors (gradients in grads); then other_blocks, 2,048 elements each, of target copies
-// that only follow (the encoder's).
-// params, grads, adam_m, adam_v: whole vectors, the critic's n_chunks from element `border` on (border a multiple of
-// 32), C51 first; target_params [n_target_chunks * 32], the critic's last; target_chunk [n_target_chunks].
+// each, of the critic's other tensors (gradients in grads).
+// params, grads, adam_m, adam_v, target_params [n_chunks * 32]: the critic's span, C51 first.
 // c51_grad_parts [slices, 129, pairs, 24], c51_td_parts [groups, R], c51_block_parts [blocks, 4], row_gap [R] of
 // rl_c51_path_update; learned = pairs of a row that learn. noises, next_noises [2, 128 + P*11*21] of this update and the
 // next; compose = 0 in the last one: c51_packed_* stay. c51_td [R]; sample_slot [R] never descending; per_tree [2C].
 // c51_tile_sums [tiles, 3]: squares of the gradient, of W - W_target, of W, for rl_critic_norms.
-// Slots written: LOSS_Q, Q_TARGET_MAX, Q_TARGET_MIN, Q_TARGET_CLIP_RATE, Q_BIAS_EMA, NONFINITE_COUNT, PER_MAX_PRIORITY,
-// PER_TREE_TOTAL. Read: LR_Q, IQN_LR, BRANCH_LR_MULT_HEADS, ADAM_*, WEIGHT_DECAY, TARGET_TAU, PER_ALPHA.
+// nonfinite_parts[REFUSED]: bad numbers of the iteration's updates so far.
+// Slots written: LOSS_Q, Q_TARGET_MAX, Q_TARGET_MIN, Q_TARGET_CLIP_RATE, Q_BIAS_EMA, PER_MAX_PRIORITY, PER_TREE_TOTAL. Read: LR_Q, IQN_LR, BRANCH_LR_MULT_HEADS, ADAM_*, WEIGHT_DECAY, TARGET_TAU, PER_ALPHA.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
     const float* c51_grad_parts, const float* c51_td_parts, const float* c51_block_parts, const float* row_gap,
     const float* noises, const float* next_noises, const float* update_control, const float* grads,
-    const int* target_chunk, const unsigned int* sample_slot, float* params, float* adam_m, float* adam_v,
+    const unsigned int* sample_slot, float* params, float* adam_m, float* adam_v,
     float* target_params, float* c51_packed_w, float* c51_packed_b, float* c51_tile_sums, float* c51_td, float* per_tree,
-    float* isv, int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, int border, int n_chunks,
-    int n_target_chunks, int tiles, int own_blocks, int other_blocks, int slices, int groups, int blocks,
+    float* isv, int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, int n_chunks,
+    int tiles, int own_blocks, int slices, int groups, int blocks,
     int learned, int update, int compose, int C, int P, int R) {
     __shared__ C51Tile tile;
     __shared__ float scratch[32];
     const float bad = bad_numbers(c51_block_parts, nonfinite_parts, blocks, scratch), tau = isv[ISV_TARGET_TAU];
     const bool apply = bad == 0.0f && update_control[0] != 0.0f;
-    const int others = (n_target_chunks - n_chunks) * CHUNK;  // target copies that are not the critic's
-    const CriticSpan span = {params + border, adam_m + border, adam_v + border, target_params + others, grads + border};
+    const CriticSpan span = {params, adam_m, adam_v, target_params, grads};
 
     if (blockIdx.x == 0) {
         const float bad_rows = tell_of_targets(c51_td_parts, c51_block_parts, row_gap, c51_td, isv, scratch, R, groups,
                                                blocks, learned, update);
         if (threadIdx.x == 0) {
             nonfinite_parts[TD_ERRORS] = (int)bad_rows;
-            isv[ISV_NONFINITE_COUNT] += bad;
+            nonfinite_parts[REFUSED] += (int)bad;
             fault[0] = bad > 0.0f ? fault[0] + 1u : 0u;
             if (fault[0] >= FAULT_LIMIT) fault[1] = 1u;
             adam_step[GROUP_Q] += apply ? 1u : 0u;
@@ -80,28 +77,23 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
         return;
     }
     const int iqn = c51_places(P).end;  // first element behind the C51 head
-    const bool optimised = number < tiles + own_blocks;
-    const int first = (number - tiles - (optimised ? 0 : own_blocks)) * STEP_ELEMENTS;
-    const int count = optimised ? n_chunks * CHUNK - iqn : others;
+    const int first = (number - tiles) * STEP_ELEMENTS, count = n_chunks * CHUNK - iqn;
     const int end = first + STEP_ELEMENTS < count ? first + STEP_ELEMENTS : count;
     const AdamRule rule = adam_rule(isv, update_control, GROUP_IQN, BRANCH_HEADS);
     for (int i = first + threadIdx.x; i < end; i += blockDim.x) {
-        if (optimised) {
-            SpanElement element = load_element(span, iqn + i);
-            step_element(span, rule, iqn + i, &element, span.g[iqn + i], apply, tau);
-        } else {
-            const float online = params[(long long)target_chunk[i / CHUNK] * CHUNK + i % CHUNK];
-            target_params[i] = fmaf(tau, online - target_params[i], target_params[i]);
-        }
+        SpanElement element = load_element(span, iqn + i);
+        step_element(span, rule, iqn + i, &element, span.g[iqn + i], apply, tau);
     }
 }
 
 // rl_critic_norms: gradient norm of the last update and distance of the target head, into their EMAs.
 // launch: blocks 1, block 128
 // updates: isv
-// fuses: rl_l2_norm, rl_l2_diff_norm, rl_square_sum_parts, rl_difference_parts
-// One block, fixed order. c51_tile_sums [tiles, 3] of rl_critic_step. Slots written: Q_GRAD_NORM_EMA, Q_DIVERGENCE_EMA.
-extern "C" __global__ void rl_critic_norms(const float* c51_tile_sums, float* isv, int tiles) {
+// fuses: rl_l2_norm, rl_l2_diff_norm, rl_grad_norms, rl_square_sum_parts, rl_difference_parts
+// One block, fixed order. c51_tile_sums [tiles, 3] of rl_critic_step. nonfinite_parts[REFUSED]: bad numbers of the iteration's updates.
+// Slots written: Q_GRAD_NORM_EMA, Q_DIVERGENCE_EMA, NONFINITE_COUNT.
+extern "C" __global__ void rl_critic_norms(const float* c51_tile_sums, const int* nonfinite_parts, float* isv,
+                                           int tiles) {
     __shared__ float scratch[32];
     float sums[3] = {0.0f, 0.0f, 0.0f};
     for (int i = threadIdx.x; i < tiles; i += blockDim.x) {
@@ -109,6 +101,7 @@ extern "C" __global__ void rl_critic_norms(const float* c51_tile_sums, float* is
     }
     for (int k = 0; k < 3; ++k) sums[k] = block_sum(sums[k], scratch);
     if (threadIdx.x != 0) return;
+    isv[ISV_NONFINITE_COUNT] += (float)nonfinite_parts[REFUSED];
     isv[ISV_Q_GRAD_NORM_EMA] = norm_ema(isv[ISV_Q_GRAD_NORM_EMA], sqrtf(sums[0]));
     if (!(sums[2] == 0.0f)) isv[ISV_Q_DIVERGENCE_EMA] = norm_ema(isv[ISV_Q_DIVERGENCE_EMA], sqrtf(sums[1] / sums[2]));
 }

@@ -7,6 +7,7 @@
 
 #define STEP_ELEMENTS 2048   // of the flat vectors a block
 #define TD_ERRORS 3          // NONFINITE_Q of nets/target.py
+#define REFUSED 7            // behind the losses' elements of nonfinite_parts: what this iteration's updates met
 #define Q_BIAS_RATE 0.05f    // EMA rate per update
 
 // Numbers of a block of rl_c51_path_update, c51_block_parts [blocks, 4].

@@ -63,10 +63,25 @@ ROWS = (
         "sum of squared gradients of 32 parameters",
     ),
     Buffer("chunk_square_critic", "N_CRITIC_CHUNKS", "float32", "iteration", "1", "the same of the critic's tensors"),
-    Buffer(
-        "update_control", "14", "float32", "iteration", "mixed", "apply flag, clip factor, bias corrections a group"
+    *(
+        Buffer(
+            f"update_control_{span}",
+            "14",
+            "float32",
+            "iteration",
+            "mixed",
+            "apply flag, clip factor, bias corrections a group",
+        )
+        for span in ("policy", "critic")
     ),
-    Buffer("adam_step", "6", "uint32", "persistent", "updates", "updates done, by learning-rate group"),
+    Buffer(
+        "adam_step",
+        "2, 6",
+        "uint32",
+        "persistent",
+        "updates",
+        "updates done, by learning-rate group, of the policy's and of the critic's optimiser",
+    ),
     Buffer("fault_policy", "2", "uint32", "persistent", "mixed", "consecutive refused updates, sticky stop flag"),
     Buffer("fault_critic", "2", "uint32", "persistent", "mixed", "the same of the critic's updates"),
 )

@@ -11,7 +11,7 @@ import math
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import Parameter
-from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm
+from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 
 ATOMS = 21
@@ -175,7 +175,8 @@ def loss_and_backward(batch: CriticBatch, update: int, *, path: bool, grad_h: st
         Stage(
             "rl_mean_into_slot",
             {"row_loss": "c51_td", "row_weight": batch.ones, "rows": batch.rows}
-            | {"slot": str(number("LOSS_Q")), "part": NONFINITE_Q},
+            | {"slot": str(number("LOSS_Q")), "part": NONFINITE_Q}
+            | {"nonfinite_parts": nonfinite_parts("critic")},
         ),
         Matmul(
             "c51 grad w",

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foxhunt_cli.buffers.row import Buffer
-from foxhunt_cli.nets.target import CriticBatch
+from foxhunt_cli.nets.target import CriticBatch, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Stage, Step, Zero
 
 _PAIRS, _OUT = "(P*N_ACTIONS)", "(P*N_ACTIONS*21)"
@@ -25,6 +25,7 @@ _TILES = f"({_GROUPS}*HIDDEN_DIM/8)"  # of the optimiser: eight pairs, eight inp
 # First element of the critic's span behind the C51 head: w, b, sw, sb, each in whole chunks of 32.
 _BEHIND = f"(2*((HIDDEN_DIM*{_OUT} + 31)/32*32 + ({_OUT} + 31)/32*32))"
 _OTHERS = f"(N_CRITIC_CHUNKS*32 - {_BEHIND})"
+_COUNTS = ("adam_step", "fault", "update_control", "nonfinite_parts")  # of an optimiser
 _NOISES = ("c51_noises_even", "c51_noises_odd")
 WIDE_FROM = 2048
 """Rows from which on the weights are read for 64 rows at once."""
@@ -82,7 +83,7 @@ def opening(*, noisy: bool = True) -> tuple[Step, ...]:
 
 def closing() -> tuple[Step, ...]:
     """Norms of the last update, and how far the target head is."""
-    return (Stage("rl_critic_norms", {"tiles": _TILES}),)
+    return (Stage("rl_critic_norms", {"tiles": _TILES, "nonfinite_parts": nonfinite_parts("critic")}),)
 
 
 def launches(own: Update, again: Sequence[Step], iqn: Sequence[Step]) -> tuple[Step, ...]:
@@ -111,7 +112,8 @@ def _next_state(own: Update) -> Stage:
     return Stage(
         "rl_c51_next_wide_tf32" if wide else "rl_c51_next_tf32",
         {"next_h": own.batch.next_h, "next_prob": "c51_next_prob", "next_noises": own.next_noises, "n": _NOISE}
-        | {"rng_noise": "rng_c51_noise", "rng_target_noise": "rng_c51_target_noise", "fault": "fault_critic"}
+        | {"rng_noise": "rng_c51_noise", "rng_target_noise": "rng_c51_target_noise"}
+        | {name: f"{name}_critic" for name in ("adam_step", "fault", "update_control")}
         | {"noise_blocks": f"(2*({_NOISE}) + {width - 1})/{width}" if draws else "0"}
         | {"tiles": _TILES, "fold": str(int(own.update > 0))},
     )
@@ -126,18 +128,22 @@ def _at_state(own: Update) -> Stage:
         {name: buffer for name, buffer in inputs.items() if name != "rows"}
         | {"h": batch.h, "next_prob": "c51_next_prob", "row_gap": "c51_row_gap"}
         | {"groups": _GROUPS, "slices": _SLICES, "tiles_each": _EACH}
-        | {"others": f"N_POLICY_CHUNKS*32 + {_BEHIND}", "n_others": _OTHERS},
+        | {"grads": "grads_critic", "others": _BEHIND, "n_others": _OTHERS},
     )
 
 
 def step(own: Update) -> Stage:
-    """Optimiser, target copies, next weights, priorities."""
+    """Optimiser, the critic's own target copies, next weights, priorities."""
     return Stage(
         "rl_critic_step",
-        {"noises": own.noises, "next_noises": own.next_noises, "row_gap": "c51_row_gap", "fault": "fault_critic"}
-        | {"border": "N_POLICY_CHUNKS*32", "n_chunks": "N_CRITIC_CHUNKS", "n_target_chunks": "N_TARGET_CHUNKS"}
+        {name: f"{name}_critic" for name in ("params", "grads", "adam_m", "adam_v", "target_params", *_COUNTS)}
+        | {
+            "noises": own.noises,
+            "next_noises": own.next_noises,
+            "row_gap": "c51_row_gap",
+            "n_chunks": "N_CRITIC_CHUNKS",
+        }
         | {"tiles": _TILES, "own_blocks": f"({_OTHERS} + 2047)/2048"}
-        | {"other_blocks": "((N_TARGET_CHUNKS - N_CRITIC_CHUNKS)*32 + 2047)/2048"}
         | {"slices": _SLICES, "groups": _GROUPS, "blocks": f"{_GROUPS}*{_SLICES}"}
         | {"learned": _PAIRS if own.path else "1", "update": str(own.update), "compose": str(int(not own.last))},
     )

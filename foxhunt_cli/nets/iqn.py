@@ -10,7 +10,7 @@ from __future__ import annotations
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import Parameter
-from foxhunt_cli.nets.target import NONFINITE_IQN, CriticBatch
+from foxhunt_cli.nets.target import NONFINITE_IQN, CriticBatch, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 COSINES = 64
@@ -140,7 +140,7 @@ def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = No
         Stage(
             "rl_mean_into_slot",
             {"row_loss": "row_loss_iqn", "row_weight": batch.ones, "rows": batch.rows}
-            | {"slot": str(number("LOSS_IQN")), "part": NONFINITE_IQN},
+            | {"slot": str(number("LOSS_IQN")), "part": NONFINITE_IQN, "nonfinite_parts": nonfinite_parts("critic")},
         ),
         Stage("rl_iqn_class_rows", size),
         Stage("rl_iqn_backward", {"h": batch.h} | size | taus),
@@ -175,7 +175,10 @@ def _fused(batch: CriticBatch, kernel: str, path: bool) -> tuple[Step, ...]:
     return (
         Stage("rl_iqn_embed", size),
         Stage(kernel, {**inputs, "h": batch.h, "next_h": batch.next_h, **size}),
-        Stage("rl_iqn_update_reduce", {**size, "rows": r, "blocks": blocks, "part": NONFINITE_IQN}),
+        Stage(
+            "rl_iqn_update_reduce",
+            {**size, "rows": r, "blocks": blocks, "part": NONFINITE_IQN, "nonfinite_parts": nonfinite_parts("critic")},
+        ),
     )
 
 

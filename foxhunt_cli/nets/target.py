@@ -6,7 +6,9 @@ Owns the names of a critic batch and the steps that move target parameters. Who 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,21 +17,28 @@ from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets.params import CHUNK, Layout, lay_out, padded
 from foxhunt_cli.pipeline.stage import Stage, Step
 
-# Elements of nonfinite_parts: one writer each.
+# Elements of nonfinite_parts: one writer each. Each optimiser has an array of its own and refuses for its own losses,
+# so that neither waits for the other.
 NONFINITE_FRD, NONFINITE_OUTCOME, NONFINITE_DIRECTION, NONFINITE_Q, NONFINITE_IQN = "0", "1", "2", "3", "4"
 NONFINITE_DISTILL, NONFINITE_POPART = "5", "6"
-N_NONFINITE_PARTS = 8
+N_NONFINITE_PARTS = 8  # the last counts what the critic's updates of an iteration refused (rl_critic_step)
 
 NORM_PARTS = 1024  # threads that share a long norm
 
 BUFFERS = (
-    Buffer(
-        "nonfinite_parts", f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage"
+    *(
+        Buffer(name, f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage")
+        for name in ("nonfinite_parts", "nonfinite_parts_critic")
     ),
     Buffer("target_chunk", "N_TARGET_CHUNKS", "int32", "data", "chunk", "chunk of params each target chunk follows"),
     Buffer("difference_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of |W - W_target|^2"),
     Buffer("square_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of a squared norm"),
 )
+
+
+def nonfinite_parts(span: str) -> str:
+    """The counters that the optimiser of ``span`` ("policy" or "critic") looks at."""
+    return "nonfinite_parts_critic" if span == "critic" else "nonfinite_parts"
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,28 @@ def target_chunks(layout: Layout, target: Layout) -> np.ndarray:
 def polyak() -> list[Step]:
     """target_params += TARGET_TAU (params - target_params)."""
     return [Stage("rl_polyak", {"n_target_chunks": "N_TARGET_CHUNKS"})]
+
+
+def follow(times: int) -> Stage:
+    """``polyak`` of the copies of the encoder alone, ``times`` times over, for updates that do not encode anew.
+
+    No such update reads them, so one pass behind the policy's optimiser leaves what a pass in each update would.
+    """
+    own = {"params": "params_policy"} | {name: f"{name}_encoder" for name in ("target_params", "target_chunk")}
+    return Stage("rl_polyak_often", own | {"n_target_chunks": "N_TARGET_CHUNKS - N_CRITIC_CHUNKS", "times": str(times)})
+
+
+def split(arrays: Mapping[str, Any], critic_chunks: int) -> dict[str, Any]:
+    """Views of target_params and target_chunk: the encoder's copies, then the critic's, the last ``critic_chunks``."""
+    chunk = arrays["target_chunk"]
+    edge = len(chunk) - critic_chunks
+    views = {"target_params_critic": arrays["target_params"][edge * CHUNK :]}
+    if edge:
+        views |= {
+            "target_params_encoder": arrays["target_params"][: edge * CHUNK],
+            "target_chunk_encoder": chunk[:edge],
+        }
+    return views
 
 
 def divergence() -> list[Step]:

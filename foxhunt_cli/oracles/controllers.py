@@ -33,7 +33,7 @@ class Panel:
             "lr_halvings": np.zeros(3, np.uint32),
             "atom_span_window": np.zeros(2, np.float32),
             "atom_span_before": np.zeros(2, np.float32),
-            "adam_step": np.zeros(6, np.uint32),
+            "adam_step": np.zeros((2, 6), np.uint32),
         }
 
     def set(self, **slots: float) -> None:

@@ -16,7 +16,7 @@ from foxhunt_cli.device.rng import seed_states
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets.params import CHUNK, Parameter, initial_values, lay_out
-from foxhunt_cli.nets.target import target_chunks, target_layout
+from foxhunt_cli.nets.target import split, target_chunks, target_layout
 from foxhunt_cli.oracles.base import Trial
 from foxhunt_cli.oracles.env_rig import random_market
 from foxhunt_cli.oracles.head_rig import isv_values
@@ -81,6 +81,9 @@ class CriticRig:
         for name, code in codes.items():
             self.arrays[name] = self.device.upload(code)
         self.arrays["target_chunk"] = self.device.upload(chunks)
+        self.arrays |= split(self.arrays, (layout.size - border) // CHUNK)
+        self.arrays["adam_step"] = self.device.zeros((2, 6), np.uint32)
+        self.arrays |= dict(zip(("adam_step_policy", "adam_step_critic"), self.arrays["adam_step"], strict=True))
         for name in layout.offsets:
             self.arrays[name] = layout.view(self.arrays["params"], name)
             self.arrays[f"grad_{name}"] = layout.view(self.arrays["grads"], name)
@@ -120,7 +123,7 @@ class CriticRig:
             "store_return": rng.standard_normal(capacity),
             "store_discount": rng.uniform(0.7, 1.0, capacity),
             "store_terminal": rng.random(capacity) < 0.1,
-            "adam_step": np.array([3, 5, 2, 2, 1, 4]),
+            "adam_step": np.array([[3, 0, 2, 2, 1, 0], [0, 5, 0, 0, 0, 4]]),
             "ones_replay": np.ones(self.dims["R"] + TAUS),
         }
         for name, value in given.items():

@@ -6,7 +6,7 @@ import numpy as np
 
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets import c51, c51_update
-from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, polyak
+from foxhunt_cli.nets.target import CriticBatch, divergence, follow, gradient_norm, polyak
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.critic_rig import ACTIONS, ATOMS, CriticRig
 from foxhunt_cli.pipeline import critic, learn
@@ -19,7 +19,16 @@ _BATCH = (
     "rng_replay", "sample_slot", "sample_priority", "replay_h", "replay_next_h", "replay_index", "replay_n",
     "replay_lots", "replay_next_lots", "replay_action", "replay_reward", "replay_discount", "replay_terminal",
 )  # fmt: skip
-_STATE = ("params", "adam_m", "adam_v", "target_params", "adam_step", "fault_critic", "nonfinite_parts", "per_tree")
+_STATE = (
+    "params",
+    "adam_m",
+    "adam_v",
+    "target_params",
+    "adam_step",
+    "fault_critic",
+    "nonfinite_parts_critic",
+    "per_tree",
+)
 _TOLD = (
     "LOSS_Q", "Q_TARGET_MAX", "Q_TARGET_MIN", "Q_TARGET_CLIP_RATE", "Q_BIAS_EMA", "NONFINITE_COUNT", "Q_GRAD_NORM_EMA",
     "Q_DIVERGENCE_EMA", "PER_MAX_PRIORITY", "PER_TREE_TOTAL",
@@ -117,17 +126,17 @@ def _step_inputs(rig: CriticRig, rng: np.random.Generator) -> None:
     """What the kernels before the step leave, at random: a batch, gradients in parts, losses, targets."""
     rig.run([*path_targets.table(), *chosen([per.batch(path=True)], "float32")])
     rig.run([*c51_update.opening(), Stage("rl_c51_both_noises", {**_GENERATORS, "noises": "c51_noises_odd"})])
-    rig.set("update_control", [1.0, 1.0] + [0.0] * 12)
+    rig.set("update_control_critic", [1.0, 1.0] + [0.0] * 12)
     for name in ("c51_grad_parts", "c51_td_parts", "c51_block_parts", "c51_row_gap"):
         rig.allocate({name})
         rig.set(name, rng.standard_normal(rig.arrays[name].shape) * (1e-3 if name == "c51_grad_parts" else 1.0))
     rig.set("c51_td_parts", np.abs(rig.get("c51_td_parts")))
     rig.set("c51_block_parts", rig.get("c51_block_parts") * [1.0, 1.0, 1.0, 0.0])
     for group in (1, 5):  # what rl_c51_next leaves: Adam's bias corrections of the coming step
-        n = int(rig.get("adam_step")[group]) + 1
-        control = rig.get("update_control")
+        n = int(rig.get("adam_step_critic")[group]) + 1
+        control = rig.get("update_control_critic")
         control[2 + 2 * group : 4 + 2 * group] = 1.0 / (1.0 - 0.9**n), (1.0 - 0.999**n) ** -0.5
-        rig.set("update_control", control)
+        rig.set("update_control_critic", control)
 
 
 _GENERATORS = {
@@ -188,7 +197,8 @@ def critic_step_equals_its_steps(trial: Trial) -> None:
         _step_inputs(fused, np.random.default_rng(rows))
         td = fused.get("c51_td_parts").sum(0, dtype=np.float64) / pairs
         steps = _stepped(trial, fused, td)
-        fused.run([c51_update.step(c51_update.Update(CriticBatch(), 0, 2, rows, path=True)), *c51_update.closing()])
+        step = c51_update.step(c51_update.Update(CriticBatch(), 0, 2, rows, path=True))
+        fused.run([step, follow(1), *c51_update.closing()])
         for name in ("params", "target_params", "adam_m", "adam_v"):
             trial.close(f"{case}: {name}", steps.get(name), fused.get(name), 1e-6)
         for name in ("adam_step", "fault_critic"):
@@ -205,8 +215,21 @@ def critic_step_equals_its_steps(trial: Trial) -> None:
 
 
 @oracle("critic update")
+def target_copies_that_wait_equal_those_that_follow(trial: Trial) -> None:
+    """All moves of an iteration at once: the bits that as many single ones leave, the critic's own copies untouched."""
+    for times in (1, 4):
+        waited, followed = (CriticRig(trial, 8, 5, 32) for _ in range(2))
+        before = waited.get("target_params_critic")
+        waited.run([follow(times)])
+        followed.run(polyak() * times)
+        copies = (rig.get("target_params_encoder") for rig in (waited, followed))
+        trial.equal(f"{times} moves: the encoder's", *copies)
+        trial.equal(f"{times} moves: the critic's", before, waited.get("target_params_critic"))
+
+
+@oracle("critic update")
 def critic_step_refuses_what_is_not_finite(trial: Trial) -> None:
-    """A bad part, a bad loss of another stage or the sticky flag: no parameter moves, targets follow, counters tell."""
+    """A bad part, a bad loss of the other head or the sticky flag: no weight moves, targets follow, counters tell."""
     for what in ("part", "stage", "sticky"):
         rig = CriticRig(trial, 40, 5, 256)
         _step_inputs(rig, np.random.default_rng(4))
@@ -214,13 +237,14 @@ def critic_step_refuses_what_is_not_finite(trial: Trial) -> None:
         if what == "part":
             rig.set("c51_block_parts", rig.get("c51_block_parts") + [[0.0, 0.0, 0.0, 2.0]])
         elif what == "stage":
-            rig.set("nonfinite_parts", [0, 0, 3, 0, 0, 0, 0, 0])
+            rig.set("nonfinite_parts_critic", [0, 0, 0, 0, 3, 0, 0, 0])
         else:
-            rig.set("update_control", [0.0] * 14)
-        rig.run([c51_update.step(c51_update.Update(CriticBatch(), 1, 2, 40, path=True))])
+            rig.set("update_control_critic", [0.0] * 14)
+        rig.run([c51_update.step(c51_update.Update(CriticBatch(), 1, 2, 40, path=True)), *c51_update.closing()])
         for name in ("params", "adam_m", "adam_v", "adam_step"):
             trial.equal(f"{what}: {name}", before[name], rig.get(name))
-        trial.true(f"{what}: targets follow", (before["target_params"] != rig.get("target_params")).mean() > 0.9)
+        own = rig.get("target_params_critic")
+        trial.true(f"{what}: targets follow", (before["target_params"][-own.size :] != own).mean() > 0.9)
         blocks = len(rig.get("c51_block_parts"))
         counted = {"part": 2 * blocks, "stage": 3, "sticky": 0}[what]
         trial.equal(f"{what}: counted", counted, rig.slot("NONFINITE_COUNT"))

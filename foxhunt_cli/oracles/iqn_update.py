@@ -59,7 +59,7 @@ def _rig(trial: Trial, rows: int, classes: int, taus: int, *, visited: int | Non
 
 def _results(rig: HeadRig, path: bool, fusion: str) -> dict[str, np.ndarray]:
     rig.run(chosen([iqn.update(BATCH, path=path)], fusion))
-    names = (*GRADIENTS, "rng_tau", "rng_tau_next", "iqn_tau", "nonfinite_parts")
+    names = (*GRADIENTS, "rng_tau", "rng_tau_next", "iqn_tau", "nonfinite_parts_critic")
     return {name: rig.get(name) for name in names} | {"loss": np.array(rig.slot("LOSS_IQN"))}
 
 
@@ -76,7 +76,7 @@ def compare_update(
         case = f"{rows} rows, {classes} classes, {taus} taus"
         steps = _results(_rig(trial, rows, classes, taus, visited=visited), path, "none")
         fused = _results(_rig(trial, rows, classes, taus, visited=visited), path, fusion)
-        for name in ("rng_tau", "rng_tau_next", "iqn_tau", "nonfinite_parts"):
+        for name in ("rng_tau", "rng_tau_next", "iqn_tau", "nonfinite_parts_critic"):
             trial.equal(f"{case}: {name}", steps[name], fused[name])
         trial.close(f"{case}: LOSS_IQN", 1.0, fused["loss"] / steps["loss"], bound)
         for name in GRADIENTS:
@@ -111,7 +111,7 @@ def iqn_fused_update_shows_a_bad_row(trial: Trial) -> None:
     h[4, 7] = np.nan
     rig.set("replay_h", h)
     got = _results(rig, True, "float32")
-    trial.equal("rows counted", 1, got["nonfinite_parts"][4])
+    trial.equal("rows counted", 1, got["nonfinite_parts_critic"][4])
     trial.true("the loss shows it", np.isnan(got["loss"]))
     elsewhere = np.arange(5) != 3
     trial.equal("W of unvisited classes", 0.0, got["grad_w_iqn"].reshape(128, 5, A)[:, elsewhere])

@@ -15,7 +15,8 @@ def _learn(panel: Panel, updates: int | tuple[int, ...], times: int = 1, plateau
     """``times`` iterations of ``updates`` updates (of every group, or by group) each."""
     panel.set(**slots)
     for _ in range(times):
-        panel.memory["adam_step"][:5] += np.asarray(updates, np.uint32)
+        owned = np.uint32([[1, 0, 1, 1, 1], [0, 1, 0, 0, 0]])  # Q learns with the critic
+        panel.memory["adam_step"][:, :5] += np.asarray(updates, np.uint32) * owned
         panel.run("learning_rate", plateau=plateau)
     return panel
 

@@ -77,6 +77,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
         return []
     steps: list[Step | Fused] = [
         *_table(shape),
+        Zero(target.nonfinite_parts("critic")),
         *(c51.draw_noise() if shape.noisy else c51.no_noise()),
         *c51.compose_noise(),
         *([*iqn.draw_taus(), *iqn.embed_taus()] if shape.quantiles else ()),
@@ -103,7 +104,11 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
 
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
-    steps: list[Step | Fused] = [*_table(shape), *(update(shape, number) for number in range(shape.updates))]
+    steps: list[Step | Fused] = [
+        Zero(target.nonfinite_parts("critic")),
+        *_table(shape),
+        *(update(shape, number) for number in range(shape.updates)),
+    ]
     return [*steps, *spectral.care()]
 
 
@@ -113,7 +118,10 @@ def _table(shape: Shape) -> list[Step]:
 
 
 def update(shape: Shape, number: int) -> Fused:
-    """Replay update ``number`` of the iteration; behind the last, how far the target head is."""
+    """Replay update ``number`` of the iteration; behind the last, how far the target head is.
+
+    The launches move the target encoder behind the last update, where no update before it has encoded anything.
+    """
     path, batch = shape.path, _PATH_BATCH if shape.path else _EXECUTED_BATCH
     again = fresh.instead_of_stored(shape) if shape.fresh else []
     quantiles = [iqn.update(batch, path=path)] if shape.quantiles else []
@@ -130,9 +138,12 @@ def update(shape: Shape, number: int) -> Fused:
         *target.polyak(),
         *(target.divergence() if number + 1 == shape.updates else ()),
     )
+    follow: list[Step] = []
+    if not shape.sees_position and (shape.fresh or number + 1 == shape.updates):
+        follow = [target.follow(1 if shape.fresh else shape.updates)]
     launches = c51_update.launches(
         c51_update.Update(batch, number, shape.updates, shape.replay_batch, path=path, noisy=shape.noisy),
         chosen(again, "tf32"),
         chosen(quantiles, "tf32"),
     )
-    return Fused(launches, steps, tf32=True)
+    return Fused((*launches, *follow), steps, tf32=True)

@@ -9,6 +9,7 @@ from types import ModuleType
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.nets import encoder_full, encoder_mlp, policy, supervised
 from foxhunt_cli.nets.params import Parameter
+from foxhunt_cli.nets.target import nonfinite_parts
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero, only_when
 
@@ -112,8 +113,9 @@ def optimiser(span: str, *, publish: bool = False) -> Fused:
     publish: the first update of the iteration, where the count of bad numbers starts anew.
     """
     codes = ("group_code", "branch_code", "encoder_code")
-    takes = ("params", "grads", "adam_m", "adam_v", *codes, "chunk_square", "fault")
+    takes = ("params", "grads", "adam_m", "adam_v", *codes, "chunk_square", "fault", "adam_step", "update_control")
     own = {name: f"{name}_{span}" for name in takes} | {"n_chunks": f"N_{span.upper()}_CHUNKS"}
+    own["nonfinite_parts"] = nonfinite_parts(span)
     told = {"publish": str(int(publish)), "norms": str(int(span == "policy"))}
 
     def stage(name: str) -> Stage:

@@ -21,7 +21,7 @@ from foxhunt_cli.isv.table import number
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.market.prepare import PREPARE_KERNELS, PreparedData
 from foxhunt_cli.nets import target
-from foxhunt_cli.nets.params import CHUNK, Layout, initial_values, lay_out
+from foxhunt_cli.nets.params import CHUNK, GROUPS, Layout, initial_values, lay_out
 from foxhunt_cli.pipeline import critic, fresh, learn
 from foxhunt_cli.pipeline.build import build, kernels_of, names_of, slots_of
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value, training
@@ -50,6 +50,7 @@ _RANDOM_STREAMS = {
     "rng_drift": "drift",
 }
 _ONES = ("ones", "ones_replay")
+_SPANS = ("policy", "critic")  # one optimiser each
 _VECTORS = ("params", "grads", "adam_m", "adam_v")
 _CODES = ("group_code", "branch_code", "encoder_code")
 
@@ -225,6 +226,8 @@ def _parameters(
     for names, edge in ((_VECTORS, border), (_CODES, border // CHUNK)):
         for name in names:
             arrays[f"{name}_policy"], arrays[f"{name}_critic"] = arrays[name][:edge], arrays[name][edge:]
+    arrays["adam_step"] = device.zeros((len(_SPANS), len(GROUPS)), np.uint32)
+    arrays |= {f"adam_step_{span}": row for span, row in zip(_SPANS, arrays["adam_step"], strict=True)}
     if shape.critic:
         arrays |= _targets(device, layout, start, dims)
     return layout, arrays
@@ -237,6 +240,7 @@ def _targets(device: Device, layout: Layout, start: np.ndarray, dims: dict[str, 
     dims["N_TARGET_CHUNKS"] = len(chunks)
     values = start.reshape(-1, CHUNK)[chunks].reshape(-1)
     arrays = {"target_params": device.upload(values), "target_chunk": device.upload(chunks)}
+    arrays |= target.split(arrays, dims["N_CRITIC_CHUNKS"])
     return arrays | {f"target_{name}": copies.view(arrays["target_params"], name) for name in copies.offsets}
 
 
