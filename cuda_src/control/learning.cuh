@@ -62,6 +62,7 @@ static __device__ inline void controller_learning_rate_thread(float* isv, const 
                                                               const unsigned int* adam_step, unsigned int* lr_halvings,
                                                               int plateau) {
     const float loss[N_PLATEAU_HEADS] = {isv[ISV_LOSS_Q], isv[ISV_LOSS_PI], isv[ISV_LOSS_V]}, share = run_share(isv);
+    const float norm[] = {isv[ISV_Q_GRAD_NORM_EMA], isv[ISV_PI_GRAD_NORM_EMA], isv[ISV_V_GRAD_NORM_EMA]};
     isv[ISV_IQN_LR] = isv_seed[ISV_IQN_LR] * share;
     for (int g = 0; g < N_GROUPS; ++g) {
         const float seed = isv_seed[ISV_LR_BCE + g];
@@ -72,7 +73,7 @@ static __device__ inline void controller_learning_rate_thread(float* isv, const 
             float* state = isv + ISV_Q_LOSS_EMA + head * PLATEAU_STATE;
             plateau_step(isv, loss[head], updates, state, lr_halvings + head);
             if (plateau) rate /= (float)(1u << lr_halvings[head]);
-            rate *= trust(isv[ISV_Q_GRAD_NORM_EMA + head]);
+            rate *= trust(norm[head]);
         }
         isv[ISV_LR_BCE + g] = clampf(rate, LR_MIN, seed > LR_MAX ? seed : LR_MAX);
     }
