@@ -1,8 +1,8 @@
 """Which slots of the internal state vector a kernel reads and which it writes.
 
 Owns the reading of kernel text for that question: neither compiles nor runs anything. Whatever the text leaves open
-counts as the whole vector, so the answer may be too wide, never too narrow; ``tests/kernels/test_slots.py`` runs the
-kernels with all other slots changed.
+counts as the whole vector, so the answer may be too wide, never too narrow; ``tests/pipeline/test_slots_touched.py``
+runs the kernels with all other slots changed.
 
 A kernel's text is its own and that of every function and macro it may call, by name. The vector is called ``isv``
 throughout; it is indexed by the names of the generated header, by such a name plus a number, or by a parameter whose

@@ -27,7 +27,7 @@ PARAMETERS = (
 )
 
 _ALL, _USED = "(T+1)*B", "T*B"
-_HEADS = (("pi", "P*N_ACTIONS"), ("v", "P"))
+_HEADS = {"pi": "P*N_ACTIONS", "v": "P"}
 
 
 def forward() -> list[Step]:
@@ -35,7 +35,7 @@ def forward() -> list[Step]:
     h = View("h", _ALL, "HIDDEN_DIM")
     return [
         Matmul(f"{head} head", h, View(f"w_{head}", "HIDDEN_DIM", width), View(f"{head}_all", _ALL, width))
-        for head, width in _HEADS
+        for head, width in _HEADS.items()
     ]
 
 
@@ -83,30 +83,21 @@ def losses(*, again: bool = False) -> list[Step | Fused]:
     ]
 
 
-def backward(*, context: bool = True) -> list[Step]:
-    """Gradients of the six tensors, and grad_h overwritten with both heads' part.
+def backward(head: str, *, first: bool, context: bool = True) -> list[Step]:
+    """Gradients of the three tensors of ``head`` ("pi" or "v"), and its part of grad_h.
 
-    context False: the context terms' gradients are left alone (zero from the start), so the terms stay zero.
+    first: grad_h is overwritten, else added to. context False: the context terms' gradients are left alone (zero from
+    the start), so the terms stay zero.
     """
     h, held, ones = View("h", _USED, "HIDDEN_DIM"), View("context", _USED, "HEAD_CONTEXT_DIM"), View("ones", "1", _USED)
-    steps: list[Step] = []
-    for index, (head, width) in enumerate(_HEADS):
-        grad = View(f"grad_{head}_all", _USED, width)
-        steps += [
-            Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
-            Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
-        ]
-        if context:
-            out = View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width)
-            steps.append(Matmul(f"{head} grad w_ctx", held, grad, out, trans_a=True))
-        steps.append(
-            Matmul(
-                f"{head} grad h",
-                grad,
-                View(f"w_{head}", "HIDDEN_DIM", width),
-                View("grad_h", _USED, "HIDDEN_DIM"),
-                trans_b=True,
-                accumulate=index > 0,
-            )
-        )
+    width = _HEADS[head]
+    grad, w = View(f"grad_{head}_all", _USED, width), View(f"w_{head}", "HIDDEN_DIM", width)
+    steps: list[Step] = [
+        Matmul(f"{head} grad h", grad, w, View("grad_h", _USED, "HIDDEN_DIM"), trans_b=True, accumulate=not first),
+        Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
+        Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
+    ]
+    if context:
+        out = View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width)
+        steps.append(Matmul(f"{head} grad w_ctx", held, grad, out, trans_a=True))
     return steps

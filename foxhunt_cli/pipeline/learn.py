@@ -92,15 +92,20 @@ def _pass(
     *,
     again: bool = False,
 ) -> list[Step | Fused]:
-    """Losses, backward, update. The policy's backward writes grad_h first, the other heads add to it."""
+    """Losses, backward, update. The value's backward writes grad_h first, the other heads add to it.
+
+    What the critic teaches comes last of the heads: its values take longest, and the others need not wait for them.
+    """
+    context = not shape.sees_position
     ready = shape.entry_gates and not again  # the gate needed the forward returns before the rollout
     rows = shape.rollout * shape.batch
     heads = [supervised.update(rows, frd_ready=ready, labelled=again)] if shape.supervised else []
     return [
         *policy.losses(again=again),
-        *lessons,
-        *policy.backward(context=not shape.sees_position),
+        *policy.backward("v", first=True, context=context),
         *heads,
+        *lessons,
+        *policy.backward("pi", first=False, context=context),
         *encoder_lessons,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
         optimiser("policy", publish=not again),
