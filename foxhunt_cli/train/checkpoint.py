@@ -24,7 +24,7 @@ from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.run_dir import json_digest, write_json
 
 STATE = "state.safetensors"
-FORMAT = 2  # 2: the manifest holds a digest of itself
+FORMAT = 3  # 2: the manifest holds a digest of itself; 3: each optimiser counts its own updates
 _VECTORS = ("params", "adam_m", "adam_v", "target_params")
 
 

@@ -185,7 +185,7 @@ def test_a_header_that_claims_terabytes_allocates_nothing(run: Path) -> None:
 
 @pytest.mark.parametrize(
     ("facts", "words"),
-    [({"layout": "0"}, "another slot layout"), ({"format": 1}, "expected format 2, got 1")],
+    [({"layout": "0"}, "another slot layout"), ({"format": 1}, "expected format 3, got 1")],
 )
 def test_checkpoints_of_another_version_are_refused_with_the_reason(run: Path, facts: dict, words: str) -> None:
     folder = run / "checkpoints/step-000000016"
