@@ -157,7 +157,7 @@ def test_random_numbers_are_the_twins(device, kernels):
     assert np.array_equal(device.download(out), expected) and np.array_equal(device.download(on_gpu), after)
 
 
-def mixed_plan(device, kernels, use_graph):
+def mixed_plan(device, kernels, use_graph, branches=1):
     """Every kind of operation, and state that each run carries on."""
     gen = np.random.default_rng(5)
     x = device.upload(gen.standard_normal(128 * 64).astype(np.float32))
@@ -171,11 +171,12 @@ def mixed_plan(device, kernels, use_graph):
         Product(copy.reshape(128, 64), x.reshape(128, 64), small, trans_a=True),
         Fill(copy),
     ]
-    return device.plan(operations, use_graph=use_graph), (state, copy, gram, small)
+    return device.plan(operations, use_graph=use_graph, branches=branches), (state, copy, gram, small)
 
 
-def test_graph_equals_eager_and_allocates_nothing(device, kernels):
-    graph, by_graph = mixed_plan(device, kernels, True)
+@pytest.mark.parametrize("branches", [1, 3])
+def test_graph_equals_eager_and_allocates_nothing(device, kernels, branches):
+    graph, by_graph = mixed_plan(device, kernels, True, branches)
     eager, by_eager = mixed_plan(device, kernels, False)
     graph.run()
     before = device.pool_usage()
@@ -191,6 +192,36 @@ def test_graph_equals_eager_and_allocates_nothing(device, kernels):
     eager.run_eager()
     for a, b in zip(by_graph, by_eager, strict=True):
         assert np.array_equal(device.download(a), device.download(b))
+
+
+@pytest.mark.parametrize("branches", [2, 5, 20])
+def test_branches_run_beside_each_other_and_meet(device, kernels, branches):
+    """Chains that sum into one array now and then, with products in two passes, which need room of their own."""
+    gen = np.random.default_rng(8)
+    host = [gen.standard_normal((20000, 24)).astype(np.float32) for _ in range(4)]
+    results = []
+    for use_graph in (True, False):
+        long, total = [device.upload(h) for h in host], device.zeros((24, 24), np.float32)
+        grams, operations = [device.zeros((24, 24), np.float32) for _ in host], []
+        for number in range(12):
+            rows, gram = long[number % 4], grams[number % 4]
+            operations += [
+                launch(
+                    kernels["add_scaled"], 200, 128, rows.reshape(-1)[:25600], rows.reshape(-1)[25600:51200], 0.1, 25600
+                ),
+                Product(rows, rows, gram, trans_a=True, accumulate=number % 3 == 0),
+            ]
+            if number % 5 == 4:
+                operations += [
+                    launch(kernels["add_scaled"], 5, 128, g.reshape(-1), total.reshape(-1), 0.5, 576) for g in grams
+                ]
+        plan = device.plan(operations, use_graph=use_graph, branches=branches)
+        for _ in range(3):
+            plan.run()
+        results.append([device.download(array) for array in (*long, *grams, total)])
+        if use_graph:
+            assert 1 < plan.schedule.branches <= branches
+    assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("use_graph", [False, True])
