@@ -28,7 +28,7 @@ static __device__ inline float bad_numbers(const float* block_parts, const int* 
 // rl_c51_path_update; learned = pairs of a row that learn. noises, next_noises [2, 128 + P*11*21] of this update and the
 // next; compose = 0 in the last one: c51_packed_* stay. c51_td [R]; sample_slot [R] never descending; per_tree [2C].
 // c51_tile_sums [tiles, 3]: squares of the gradient, of W - W_target, of W, for rl_critic_norms.
-// nonfinite_parts[REFUSED]: bad numbers of the iteration's updates so far.
+// nonfinite_parts[REFUSED]: bad numbers of the iteration's updates so far; update = 0 begins anew.
 // Slots written: LOSS_Q, Q_TARGET_MAX, Q_TARGET_MIN, Q_TARGET_CLIP_RATE, Q_BIAS_EMA, PER_MAX_PRIORITY, PER_TREE_TOTAL. Read: LR_Q, IQN_LR, BRANCH_LR_MULT_HEADS, ADAM_*, WEIGHT_DECAY, TARGET_TAU, PER_ALPHA.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
     const float* c51_grad_parts, const float* c51_td_parts, const float* c51_block_parts, const float* row_gap,
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
                                                blocks, learned, update);
         if (threadIdx.x == 0) {
             nonfinite_parts[TD_ERRORS] = (int)bad_rows;
-            nonfinite_parts[REFUSED] += (int)bad;
+            nonfinite_parts[REFUSED] = (update > 0 ? nonfinite_parts[REFUSED] : 0) + (int)bad;
             fault[0] = bad > 0.0f ? fault[0] + 1u : 0u;
             if (fault[0] >= FAULT_LIMIT) fault[1] = 1u;
             adam_step[GROUP_Q] += apply ? 1u : 0u;

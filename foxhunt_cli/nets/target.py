@@ -26,9 +26,16 @@ N_NONFINITE_PARTS = 8  # the last counts what the critic's updates of an iterati
 NORM_PARTS = 1024  # threads that share a long norm
 
 BUFFERS = (
-    *(
-        Buffer(name, f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage")
-        for name in ("nonfinite_parts", "nonfinite_parts_critic")
+    Buffer(
+        "nonfinite_parts", f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage"
+    ),
+    Buffer(
+        "nonfinite_parts_critic",
+        f"{N_NONFINITE_PARTS}",
+        "int32",
+        "data",
+        "1",
+        "the same of the critic's losses, each written anew in every update",
     ),
     Buffer("target_chunk", "N_TARGET_CHUNKS", "int32", "data", "chunk", "chunk of params each target chunk follows"),
     Buffer("difference_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of |W - W_target|^2"),

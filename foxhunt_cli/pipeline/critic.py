@@ -77,7 +77,6 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
         return []
     steps: list[Step | Fused] = [
         *_table(shape),
-        Zero(target.nonfinite_parts("critic")),
         *(c51.draw_noise() if shape.noisy else c51.no_noise()),
         *c51.compose_noise(),
         *([*iqn.draw_taus(), *iqn.embed_taus()] if shape.quantiles else ()),
@@ -104,11 +103,7 @@ def encoder_lesson(shape: Shape) -> list[Step | Fused]:
 
 def updates(shape: Shape) -> list[Step | Fused]:
     """U replay updates, each with fresh noise and taus, then the once-an-iteration care of the heads."""
-    steps: list[Step | Fused] = [
-        Zero(target.nonfinite_parts("critic")),
-        *_table(shape),
-        *(update(shape, number) for number in range(shape.updates)),
-    ]
+    steps: list[Step | Fused] = [*_table(shape), *(update(shape, number) for number in range(shape.updates))]
     return [*steps, *spectral.care()]
 
 
