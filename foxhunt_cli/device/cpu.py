@@ -39,8 +39,8 @@ class _Settings(ctypes.Structure):
 
 
 def _pin_blas() -> None:
-    """One BLAS thread in this process: the products here are small, and BLAS threads that spin for one another cost
-    milliseconds each as soon as another process wants a core. It also keeps results independent of the core count."""
+    """One BLAS thread in this process: what the host multiplies beside the device is small, and BLAS threads that spin
+    for one another would take the cores that the device's own threads run on."""
     threadpoolctl.threadpool_limits(limits=1, user_api="blas")
 
 

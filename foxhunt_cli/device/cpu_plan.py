@@ -27,7 +27,28 @@ _SLOT = {
     "int64": "<q",
     "uint64": "<Q",
 }
-_LAUNCH, _FILL, _COPY, _ADD_FLOAT, _ADD_DOUBLE = range(5)  # fh_op_kind of abi.h
+_LAUNCH, _FILL, _COPY, _PRODUCT = range(4)  # fh_op_kind of abi.h
+
+
+class _Product(ctypes.Structure):
+    """fh_product of abi.h."""
+
+    _fields_ = [
+        ("out", ctypes.c_void_p),
+        ("a", ctypes.c_void_p),
+        ("b", ctypes.c_void_p),
+        ("m", ctypes.c_long),
+        ("n", ctypes.c_long),
+        ("k", ctypes.c_long),
+        ("out_row", ctypes.c_long),
+        ("out_column", ctypes.c_long),
+        ("a_row", ctypes.c_long),
+        ("a_column", ctypes.c_long),
+        ("b_row", ctypes.c_long),
+        ("b_column", ctypes.c_long),
+        ("accumulate", ctypes.c_int),
+        ("is_double", ctypes.c_int),
+    ]
 
 
 class _Op(ctypes.Structure):
@@ -44,8 +65,7 @@ class _Op(ctypes.Structure):
         ("dst", ctypes.c_void_p),
         ("src", ctypes.c_void_p),
         ("bytes", ctypes.c_ulonglong),
-        ("rows", ctypes.c_longlong),
-        ("dst_stride", ctypes.c_longlong),
+        ("when", ctypes.c_void_p),
         ("name", ctypes.c_char_p),
         ("file", ctypes.c_char_p),
         ("cost_ns", ctypes.c_double),
@@ -61,7 +81,7 @@ class Entry:
 
 
 class CpuPlan:
-    """A recorded list: runs of launches, fills and copies are one native call each, products are numpy's."""
+    """A recorded list, which runs in one native call."""
 
     def __init__(
         self,
@@ -77,75 +97,38 @@ class CpuPlan:
         self._native_run = native_run
         self._settings = settings
         self._double = double
-        self._keep: list[Any] = []  # packed arguments, strings and scratch that the native list points to
-        self._scratch: dict[tuple[Any, ...], np.ndarray] = {}
-        self._ops = (_Op * max(1, len(operations)))()
-        self._eager: list[Callable[[], None]] = []
-        self._steps: list[Callable[[], None]] = []
-        self._now = self._steps  # where steps go: those of a condition into a list of their own
-        first = 0
-        flag: np.ndarray | None = None
-        for index, operation in enumerate(operations):
-            when = getattr(operation, "when", None)  # a copy has none
-            if when is not flag:
-                self._end_run(first, index)
-                first, flag = index, when
-                self._now = self._steps if flag is None else self._condition(flag)
-            if isinstance(operation, Product):
-                self._end_run(first, index)
-                first = index + (0 if operation.accumulate else 1)  # the addition is native
-                self._product(operation, index)
-            else:
-                self._ops[index] = self._record(operation)
-                self._add_eager(self._native(index, 1), flag)
-        self._end_run(first, len(operations))
+        self._keep: list[Any] = []  # packed arguments and strings that the native list points to
+        self._ops = (_Op * max(1, len(operations)))(*(self._record(operation) for operation in operations))
 
     def run(self) -> None:
         """Runs the list. Raises KernelFault when a kernel breaks a rule; the operations after it do not run."""
-        for step in self._steps:
-            step()
+        self._native(0, len(self._operations))
 
     def run_eager(self) -> None:
         """The same, one operation a call."""
-        for step in self._eager:
-            step()
+        for index in range(len(self._operations)):
+            self._native(index, 1)
 
-    def _end_run(self, first: int, end: int) -> None:
-        if end > first:
-            self._now.append(self._native(first, end - first))
-
-    def _condition(self, flag: np.ndarray) -> list[Callable[[], None]]:
-        """The list of the steps that run only where ``flag`` is not 0 when their turn comes."""
-        if flag.dtype != np.int32 or flag.size != 1:
-            raise DeviceError(f"a condition is one int32, got {_describe(flag)}")
-        own: list[Callable[[], None]] = []
-
-        def run_all() -> None:
-            if flag.flat[0]:
-                for step in own:
-                    step()
-
-        self._steps.append(run_all)
-        return own
-
-    def _add_eager(self, step: Callable[[], None], flag: np.ndarray | None) -> None:
-        self._eager.append(step if flag is None else lambda: step() if flag.flat[0] else None)
-
-    def _native(self, first: int, count: int) -> Callable[[], None]:
-        run = self._native_run
+    def _native(self, first: int, count: int) -> None:
         ops = ctypes.addressof(self._ops) + first * ctypes.sizeof(_Op)
-        settings = ctypes.addressof(self._settings)
-
-        def step() -> None:
-            report = run(ops, count, settings)
-            if report is not None:
-                raise KernelFault(report.decode(errors="replace"))
-
-        return step
+        report = self._native_run(ops, count, ctypes.addressof(self._settings))
+        if report is not None:
+            raise KernelFault(report.decode(errors="replace"))
 
     def _record(self, operation: Operation) -> _Op:
+        record = self._unconditional(operation)
+        flag = getattr(operation, "when", None)  # a copy has none
+        if flag is not None:
+            if flag.dtype != np.int32 or flag.size != 1:
+                raise DeviceError(f"a condition is one int32, got {_describe(flag)}")
+            record.when = address(flag)
+        return record
+
+    def _unconditional(self, operation: Operation) -> _Op:
         if isinstance(operation, Launch):
             return self._launch(operation)
+        if isinstance(operation, Product):
+            return self._product(operation)
         if isinstance(operation, Fill):
             _require_contiguous("Fill", "array", operation.array)
             return _Op(kind=_FILL, dst=address(operation.array), bytes=operation.array.nbytes)
@@ -187,31 +170,16 @@ class CpuPlan:
             file=file,
         )
 
-    def _product(self, product: Product, index: int) -> None:
-        """Adds the steps of a product: numpy's multiplication and, to accumulate, a native addition."""
+    def _product(self, product: Product) -> _Op:
         a = product.a.T if product.trans_a else product.a
         b = product.b.T if product.trans_b else product.b
         out = product.out
         _check_product(a, b, product)
-        target = out
-        if product.accumulate:
-            target = self._scratch.setdefault((out.shape, out.dtype), np.empty(out.shape, out.dtype))
-            self._ops[index] = _Op(
-                kind=_ADD_FLOAT if out.dtype == np.float32 else _ADD_DOUBLE,
-                dst=address(out),
-                src=address(target),
-                bytes=out.shape[1] * out.itemsize,
-                rows=out.shape[0],
-                dst_stride=out.strides[0],
-            )
-
-        def multiply() -> None:
-            np.matmul(a, b, out=target)
-
-        self._now.append(multiply)
-        self._add_eager(multiply, product.when)
-        if product.accumulate:
-            self._add_eager(self._native(index, 1), product.when)
+        distances = (stride // out.itemsize for array in (out, a, b) for stride in array.strides)
+        where = (address(array) for array in (out, a, b))
+        packed = _Product(*where, *out.shape, a.shape[1], *distances, product.accumulate, out.dtype == np.float64)
+        self._keep.append(packed)
+        return _Op(kind=_PRODUCT, args=ctypes.addressof(packed))
 
 
 def address(array: np.ndarray) -> int:
@@ -250,6 +218,8 @@ def _check_product(a: np.ndarray, b: np.ndarray, product: Product) -> None:
         raise DeviceError(
             f"Product: op(a) is {a.shape}, op(b) {b.shape}, out {out.shape}; expected (m, k), (k, n), (m, n)"
         )
+    if 0 in (*out.shape, a.shape[1]):
+        raise DeviceError(f"Product: op(a) is {a.shape}, op(b) {b.shape}; expected one element or more")
     if not a.dtype == b.dtype == out.dtype or out.dtype not in (np.float32, np.float64):
         raise DeviceError(f"Product: dtypes {a.dtype}, {b.dtype}, {out.dtype}; expected one floating type")
     for name, array in (("a", product.a), ("b", product.b), ("out", out)):

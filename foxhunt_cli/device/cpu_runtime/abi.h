@@ -1,6 +1,6 @@
 // What the runtime library, the translation units of kernels and the Python host agree on.
 //
-// Includes nothing: every kernel file pays for this text. cpu.py mirrors fh_op and fh_settings field by field.
+// Includes nothing: every kernel file pays for this text. cpu.py and cpu_plan.py mirror the structs field by field.
 #pragma once
 
 // Where in the source a barrier or warp operation stands; its address identifies the place.
@@ -15,7 +15,21 @@ typedef void fh_plain_fn(const void* args, int first_block, int last_block, int 
 // Kernels with barriers: one thread, started on a fiber of the runtime, which has set threadIdx and blockIdx.
 typedef void fh_thread_fn(const void* args);
 
-enum fh_op_kind { FH_LAUNCH = 0, FH_FILL = 1, FH_COPY = 2, FH_ADD_FLOAT = 3, FH_ADD_DOUBLE = 4 };
+enum fh_op_kind { FH_LAUNCH = 0, FH_FILL = 1, FH_COPY = 2, FH_PRODUCT = 3 };
+
+// out (m x n) = a (m x k) b (k x n). Distances from row to row and from column to column in elements, either order;
+// the smaller of an operand's two is 1.
+struct fh_product {
+    void* out;
+    const void* a;
+    const void* b;
+    long m, n, k;
+    long out_row, out_column;
+    long a_row, a_column;
+    long b_row, b_column;
+    int accumulate; // out +=
+    int is_double;
+};
 
 // One operation of a recorded plan. Exactly one of plain and thread is set in a launch.
 struct fh_op {
@@ -25,15 +39,14 @@ struct fh_op {
     int shared_bytes;
     fh_plain_fn* plain;
     fh_thread_fn* thread;
-    const void* args;         // one 8-byte slot a parameter
-    void* dst;                // fill, copy, add
-    const void* src;          // copy; add: rows of src stand without gaps
-    unsigned long long bytes; // fill, copy; add: of a row
-    long long rows;           // add
-    long long dst_stride;     // add: bytes from row to row of dst
+    const void* args;         // launch: one 8-byte slot a parameter; product: its fh_product
+    void* dst;                // fill, copy
+    const void* src;          // copy
+    unsigned long long bytes; // fill, copy
+    const int* when;          // null, or where a 0 stands in the way of the operation
     const char* name;         // kernel, for reports
     const char* file;         // kernel file, for reports
-    double cost_ns;           // measured work of the launch on one thread; the runtime keeps it up to date
+    double cost_ns;           // measured work on one thread; the runtime keeps it up to date
 };
 
 enum fh_order { FH_FORWARD = 0, FH_REVERSE = 1, FH_RANDOM = 2 };

@@ -1,10 +1,11 @@
-// The runtime of the CPU device: runs recorded lists of launches, fills and copies.
+// The runtime of the CPU device: runs recorded lists of launches, products, fills and copies.
 //
 // Owns the exported C functions of abi.h. Fibers are in block.h, OS threads in pool.h.
 #include "abi.h"
 #include "block.h"
 #include "order.h"
 #include "pool.h"
+#include "product.h"
 #include "text.h"
 
 #include <stdio.h>
@@ -24,7 +25,9 @@ struct Job {
     const fh_op* op;
     const fh_settings* settings;
     Text* report;
-    long long chunk;       // blocks taken at a time
+    const Cut* cut;        // of a product
+    long long blocks;      // in all
+    long long chunk;       // taken at a time
     long long next = 0;    // block to take; shared
     long long busy_ns = 0; // summed over the OS threads; shared
     int failed = 0;        // shared; the thread that sets it first writes the report
@@ -35,6 +38,7 @@ struct Lane {
     Block* block;
     void* shared_memory; // dynamic
     size_t shared_capacity;
+    Scratch packing;
     Text* report; // what fh_run returned last
 };
 __thread Lane lane = {};
@@ -119,15 +123,26 @@ void run_fibers(Job& job, long long first, long long last, Order order) {
     }
 }
 
+void run_product(const Job& job, long long first, long long last) {
+    for (long long i = first; i < last; ++i) {
+        if (job.cut->of.is_double)
+            run_block<double>(*job.cut, long(i), lane.packing);
+        else
+            run_block<float>(*job.cut, long(i), lane.packing);
+    }
+}
+
 void run_share(void* context) {
     Job& job = *static_cast<Job*>(context);
     const Order order{job.settings->order, job.settings->seed};
     const double start = now_ns();
     for (;;) {
         const long long first = __atomic_fetch_add(&job.next, job.chunk, __ATOMIC_RELAXED);
-        if (first >= job.op->grid || load(job.failed)) break;
-        const long long last = first + job.chunk < job.op->grid ? first + job.chunk : job.op->grid;
-        if (job.op->plain)
+        if (first >= job.blocks || load(job.failed)) break;
+        const long long last = first + job.chunk < job.blocks ? first + job.chunk : job.blocks;
+        if (job.cut)
+            run_product(job, first, last);
+        else if (job.op->plain)
             run_plain(job, first, last, order);
         else
             run_fibers(job, first, last, order);
@@ -135,23 +150,25 @@ void run_share(void* context) {
     __atomic_fetch_add(&job.busy_ns, (long long)(now_ns() - start), __ATOMIC_RELAXED);
 }
 
-// How many threads besides the caller's a launch is worth, by what it cost before.
-int helpers_for(const fh_op& op, const fh_settings& settings) {
+// How many threads besides the caller's an operation is worth, by what it cost before.
+int helpers_for(const fh_op& op, long long blocks, const fh_settings& settings) {
 #ifdef FH_ASAN
     return 0; // __shared__ arrays are plain statics there: thread-local ones have no redzones
 #endif
     if (op.cost_ns < PARALLEL_FROM_NS) return 0;
     int helpers = int(op.cost_ns / WORK_PER_HELPER_NS);
     if (helpers > settings.threads - 1) helpers = settings.threads - 1;
-    if (helpers > op.grid - 1) helpers = op.grid - 1;
+    if (helpers > blocks - 1) helpers = int(blocks) - 1;
     return helpers;
 }
 
-bool run_launch(fh_op& op, const fh_settings& settings, Text& report) {
-    const int helpers = helpers_for(op, settings);
-    long long chunk = helpers ? op.grid / ((helpers + 1) * 8) : op.grid;
+// A launch, or the product that `cut` cuts.
+bool run_blocks(fh_op& op, const Cut* cut, const fh_settings& settings, Text& report) {
+    const long long blocks = cut ? cut->blocks : op.grid;
+    const int helpers = helpers_for(op, blocks, settings);
+    long long chunk = helpers ? blocks / ((helpers + 1) * 8) : blocks;
     if (chunk < 1) chunk = 1;
-    Job job{&op, &settings, &report, chunk};
+    Job job{&op, &settings, &report, cut, blocks, chunk};
     if (helpers)
         Pool::shared().run(helpers, run_share, &job);
     else
@@ -159,17 +176,6 @@ bool run_launch(fh_op& op, const fh_settings& settings, Text& report) {
     const double busy = double(job.busy_ns);
     op.cost_ns = op.cost_ns == 0 ? busy : op.cost_ns + 0.25 * (busy - op.cost_ns);
     return !job.failed;
-}
-
-// dst += src. numpy's own addition allocates buffers when the rows of dst have gaps.
-template <class T> void add_rows(const fh_op& op) {
-    const long long columns = (long long)(op.bytes / sizeof(T));
-    const T* src = static_cast<const T*>(op.src);
-    char* row = static_cast<char*>(op.dst);
-    for (long long r = 0; r < op.rows; ++r, row += op.dst_stride, src += columns) {
-        T* dst = reinterpret_cast<T*>(row);
-        for (long long c = 0; c < columns; ++c) dst[c] += src[c];
-    }
 }
 
 } // namespace
@@ -191,21 +197,16 @@ FH_API const char* fh_run(fh_op* ops, long long count, const fh_settings* settin
     report.clear();
     for (long long i = 0; i < count; ++i) {
         fh_op& op = ops[i];
-        switch (op.kind) {
-        case FH_FILL:
+        if (op.when && !*op.when) continue;
+        if (op.kind == FH_FILL) {
             memset(op.dst, 0, op.bytes);
-            break;
-        case FH_COPY:
+        } else if (op.kind == FH_COPY) {
             memmove(op.dst, op.src, op.bytes);
-            break;
-        case FH_ADD_FLOAT:
-            fh::add_rows<float>(op);
-            break;
-        case FH_ADD_DOUBLE:
-            fh::add_rows<double>(op);
-            break;
-        default:
-            if (!fh::run_launch(op, *settings, report)) return report.c_str();
+        } else if (op.kind == FH_PRODUCT) {
+            const fh::Cut cut = fh::cut(*static_cast<const fh_product*>(op.args));
+            fh::run_blocks(op, &cut, *settings, report);
+        } else if (!fh::run_blocks(op, nullptr, *settings, report)) {
+            return report.c_str();
         }
     }
     return nullptr;

@@ -68,6 +68,7 @@ def test_a_damaged_library_in_the_cache_is_compiled_anew(source: Path, tmp_path:
     good = library.read_bytes()
     flipped = bytearray(good)
     flipped[len(good) // 3] ^= 4
+    library.unlink()  # this process has it mapped, and unloads it when it ends
     library.write_bytes(
         {"half": good[: len(good) // 2], "empty": b"", "bit": bytes(flipped), "tail": good[:-1]}[damage]
     )

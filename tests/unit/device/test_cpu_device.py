@@ -169,6 +169,38 @@ def test_products_of_column_slices(trans_a: bool, trans_b: bool, accumulate: boo
     np.testing.assert_array_equal(wide_out[:, 3 + n :], before[:, 3 + n :])
 
 
+def chain(a: np.ndarray, b: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """start + a @ b as the device defines it: fused multiply-adds, k ascending, in pieces of 256 that add up. float64
+    holds every product and sum of operands of 12 bits, so each step rounds once."""
+    out = start
+    for first in range(0, a.shape[1], 256):
+        piece = np.zeros_like(start)
+        for p in range(first, min(first + 256, a.shape[1])):
+            piece = (a[:, p, None].astype(np.float64) * b[None, p, :] + piece).astype(np.float32)
+        out = out + piece
+    return out
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 70, 40), (16, 50, 300), (67, 99, 31), (130, 300, 257), (9, 5, 1)])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_products_have_the_same_bits_on_any_number_of_threads(
+    m: int, n: int, k: int, trans_a: bool, trans_b: bool
+) -> None:
+    rng = np.random.default_rng(m)
+    a, b, start = (np.round(rng.uniform(-1, 1, s) * 2048).astype(np.float32) / 2048 for s in ((m, k), (k, n), (m, n)))
+    for accumulate in (False, True):
+        want = chain(a, b, start if accumulate else np.zeros_like(start))
+        for threads in (1, 3):
+            device = CpuDevice(threads=threads)
+            held = [device.upload(x) for x in (a.T if trans_a else a, b.T if trans_b else b, start)]
+            plan = device.plan([Product(*held, trans_a, trans_b, accumulate)])
+            for _ in range(3):  # from the second on a product knows what it costs, and is shared
+                device.write(held[2], start)
+                plan.run()
+                np.testing.assert_array_equal(held[2], want)
+
+
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_nothing_is_allocated_while_a_plan_runs(trans: bool, accumulate: bool) -> None:
@@ -238,6 +270,7 @@ def _bad_operations(device: CpuDevice) -> dict[str, tuple[object, str]]:
         "wide block": (Launch(contract, 1, 1025, 0, (x, y, 64)), where + "grid 1, block 1025"),
         "no grid": (Launch(contract, 0, 64, 0, (x, y, 64)), where + "grid 0"),
         "shapes": (Product(x, y[:4], y), r"Product: op\(a\) is \(8, 8\), op\(b\) \(4, 8\)"),
+        "nothing": (Product(x[:, :0], y[:0], y), "expected one element or more"),
         "aliasing": (Product(x, y, x), "out shares memory"),
         "columns": (Product(x, y[:, ::2], device.zeros((8, 4), np.float32)), "must be adjacent"),
         "mixed dtypes": (Product(x, y.astype(np.float64), y), "dtypes float32, float64"),
