@@ -17,12 +17,11 @@ static __device__ inline int effective_action(int action, int position, int targ
 #define ENTROPY_SUMS 12  // N_ACTIONS shares and the overridden count
 
 // action_entropy_per_step.
-static __device__ inline void action_entropy_per_step_row(const signed char* action, const unsigned char* overridden,
-                                                 const int* position_before, const int* market_target, long long at,
-                                                 float* sums) {
-    const int effective = effective_action(action[at], position_before[at], market_target[at]);
+static __device__ inline void action_entropy_per_step_row(int action, bool overridden, int before, int target,
+                                                          float* sums) {
+    const int effective = effective_action(action, before, target);
     for (int a = 0; a < N_ACTIONS; ++a) sums[a] += effective == a ? 1.0f : 0.0f;
-    sums[N_ACTIONS] += overridden[at] ? 1.0f : 0.0f;
+    sums[N_ACTIONS] += overridden ? 1.0f : 0.0f;
 }
 
 static __device__ inline void action_entropy_per_step_finish(const float* totals, float* action_share_ema, float* isv, int T,
@@ -45,7 +44,7 @@ static __device__ inline void action_entropy_per_step_block(const signed char* a
                                                             float* action_share_ema, float* isv, int T, int B) {
     __shared__ Columns<ENTROPY_SUMS> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
-        action_entropy_per_step_row(action, overridden, position_before, market_target, at, sums);
+        action_entropy_per_step_row(action[at], overridden[at] != 0, position_before[at], market_target[at], sums);
     });
     if (threadIdx.x == 0) action_entropy_per_step_finish(columns.totals, action_share_ema, isv, T, B);
 }
@@ -53,8 +52,7 @@ static __device__ inline void action_entropy_per_step_block(const signed char* a
 #define EVENT_SUMS 6
 
 // rl_event_counters.
-static __device__ inline void event_counters_row(const unsigned char* override_reason, long long at, float* sums) {
-    const int bits = override_reason[at];
+static __device__ inline void event_counters_row(int bits, float* sums) {
     sums[0] += bits & REASON_HEAT_CAP ? 1.0f : 0.0f;
     sums[1] += bits & REASON_TRAIL_STOP ? 1.0f : 0.0f;
     sums[2] += bits & REASON_MIN_HOLD ? 1.0f : 0.0f;
@@ -75,34 +73,29 @@ static __device__ inline void event_counters_finish(const float* totals, float* 
 static __device__ inline void event_counters_block(const unsigned char* override_reason, float* isv, int T, int B) {
     __shared__ Columns<EVENT_SUMS> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART,
-                    [&](long long at, float* sums) { event_counters_row(override_reason, at, sums); });
+                    [&](long long at, float* sums) { event_counters_row(override_reason[at], sums); });
     if (threadIdx.x == 0) event_counters_finish(columns.totals, isv);
 }
 
 #define MARKET_SUMS 10
 
-// rl_market_statistics. worst: largest negated equity. The first B rows bring what there is at the end of the iteration.
-static __device__ inline void market_statistics_row(const int* position_after, const int* fill_lots,
-                                                    const int* unfilled_lots, const unsigned char* closed,
-                                                    const float* closed_trade_pnl_usd, const float* pnl_step_usd,
-                                                    const float* equity_usd, const int* position_lots,
-                                                    const int* trade_open_step, int B, long long at, float* sums,
-                                                    float* worst) {
-    const bool closes = closed[at] != 0, wins = closed_trade_pnl_usd[at] > 0.0f;
-    sums[0] += (float)position_after[at];
-    sums[1] += fabsf((float)position_after[at]);
+// rl_market_statistics: what a moment adds, and what a row at the end of the iteration. worst: largest negated equity.
+static __device__ inline void market_statistics_row(int after, int fill, int unfilled, bool closes, float trade_pnl,
+                                                    float step_pnl, float* sums) {
+    sums[0] += (float)after;
+    sums[1] += fabsf((float)after);
     sums[2] += closes ? 1.0f : 0.0f;
-    sums[3] += closes && wins ? 1.0f : 0.0f;
-    sums[4] += pnl_step_usd[at];
-    sums[5] += fabsf((float)fill_lots[at]);
-    sums[6] += (float)unfilled_lots[at];
-    if (at >= B) return;
-    const bool open = position_lots[at] != 0;
-    const float since = (float)trade_open_step[at];
-    sums[7] += equity_usd[at];
+    sums[3] += closes && trade_pnl > 0.0f ? 1.0f : 0.0f;
+    sums[4] += step_pnl;
+    sums[5] += fabsf((float)fill);
+    sums[6] += (float)unfilled;
+}
+
+static __device__ inline void market_statistics_end(float equity, bool open, int open_steps, float* sums, float* worst) {
+    sums[7] += equity;
     sums[8] += open ? 1.0f : 0.0f;
-    sums[9] += open ? since : 0.0f;
-    *worst = max_keep_nan(*worst, -equity_usd[at]);
+    sums[9] += open ? (float)open_steps : 0.0f;
+    *worst = max_keep_nan(*worst, -equity);
 }
 
 static __device__ inline void market_statistics_finish(const float* totals, float worst, float* isv, float fee_usd,
@@ -128,8 +121,10 @@ static __device__ inline void market_statistics_block(const int* position_after,
                                                       int B) {
     __shared__ Columns<MARKET_SUMS, 1> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
-        market_statistics_row(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
-                              equity_usd, position_lots, trade_open_step, B, at, sums, sums + MARKET_SUMS);
+        market_statistics_row(position_after[at], fill_lots[at], unfilled_lots[at], closed[at] != 0,
+                              closed_trade_pnl_usd[at], pnl_step_usd[at], sums);
+        if (at >= B) return;
+        market_statistics_end(equity_usd[at], position_lots[at] != 0, trade_open_step[at], sums, sums + MARKET_SUMS);
     });
     if (threadIdx.x != 0) return;
     market_statistics_finish(columns.totals, columns.totals[MARKET_SUMS], isv, fee_usd, T, B);
@@ -138,21 +133,16 @@ static __device__ inline void market_statistics_block(const int* position_after,
 #define DONE_SUMS 8
 
 // ema_update_on_done.
-static __device__ inline void ema_update_on_done_row(const unsigned char* closed, const float* closed_trade_pnl_usd,
-                                              const int* closed_trade_steps, const int* closed_trade_lots, long long at,
-                                              float* sums) {
-    const bool closes = closed[at] != 0;
-    const float pnl = closed_trade_pnl_usd[at], steps = (float)closed_trade_steps[at];
-    const float lots = (float)closed_trade_lots[at];
-    if (!closes) return;
-    sums[0] += 1.0f;
-    sums[1] += steps;
-    sums[2] += fabsf(pnl);
-    sums[3] += lots;
-    sums[4] += pnl > 0.0f ? 1.0f : 0.0f;
-    sums[5] += pnl > 0.0f ? pnl : 0.0f;
-    sums[6] += pnl < 0.0f ? 1.0f : 0.0f;
-    sums[7] += pnl < 0.0f ? pnl : 0.0f;
+static __device__ inline void ema_update_on_done_row(bool closes, float pnl, int steps, int lots, float* sums) {
+    const bool wins = closes && pnl > 0.0f, loses = closes && pnl < 0.0f;
+    sums[0] += closes ? 1.0f : 0.0f;
+    sums[1] += closes ? (float)steps : 0.0f;
+    sums[2] += closes ? fabsf(pnl) : 0.0f;
+    sums[3] += closes ? (float)lots : 0.0f;
+    sums[4] += wins ? 1.0f : 0.0f;
+    sums[5] += wins ? pnl : 0.0f;
+    sums[6] += loses ? 1.0f : 0.0f;
+    sums[7] += loses ? pnl : 0.0f;
 }
 
 static __device__ inline void ema_update_on_done_finish(const float* totals, float* isv) {
@@ -175,7 +165,8 @@ static __device__ inline void ema_update_on_done_block(const unsigned char* clos
                                                        float* isv, int T, int B) {
     __shared__ Columns<DONE_SUMS> columns;
     columns_of_rows(columns, (long long)T * B, SIGNAL_PART, [&](long long at, float* sums) {
-        ema_update_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums);
+        ema_update_on_done_row(closed[at] != 0, closed_trade_pnl_usd[at], closed_trade_steps[at], closed_trade_lots[at],
+                               sums);
     });
     if (threadIdx.x == 0) ema_update_on_done_finish(columns.totals, isv);
 }

@@ -10,15 +10,16 @@
 // rl_unit_statistics: what row b adds, what becomes of the totals (one thread), both by one block.
 static __device__ inline void unit_statistics_row(const int* unit_lots, const float* unit_trail, const int* unit_age,
                                                   long long b, float* sums) {
+#pragma unroll
     for (int u = 0; u < MAX_UNITS; ++u) {
         const long long at = b * MAX_UNITS + u;
         const float lots = fabsf((float)unit_lots[at]), trail = unit_trail[at], age = (float)unit_age[at];
-        if (lots == 0.0f) continue;
+        const bool held = lots != 0.0f;
         float* mine = sums + u * UNIT_FIGURES;
-        mine[0] += 1.0f;
-        mine[1] += lots;
-        mine[2] += trail;
-        mine[3] += age;
+        mine[0] += held ? 1.0f : 0.0f;
+        mine[1] += held ? lots : 0.0f;
+        mine[2] += held ? trail : 0.0f;
+        mine[3] += held ? age : 0.0f;
     }
 }
 

@@ -14,9 +14,9 @@ extern "C" __global__ void rl_fused_reward_pipeline(
     int realised_reward, int T, int B) {
     long long at = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (at >= (long long)T * B) return;
-    const MomentReward item =
-        fused_reward_pipeline_item(pnl_step_usd, closed, closed_trade_pnl_usd, closed_trade_steps, position_before,
-                                   position_after, unrealised_usd, held_steps, isv, realised_reward, at);
+    const RewardMoment moment = {closed[at] != 0, position_before[at], position_after[at], closed_trade_steps[at],
+                                 held_steps[at],  pnl_step_usd[at],    closed_trade_pnl_usd[at], unrealised_usd[at]};
+    const MomentReward item = fused_reward_pipeline_item(moment, isv, realised_reward);
     reward_usd[at] = item.usd;
     reward_scaled[at] = item.scaled;
     reward[at] = item.clamped;

@@ -19,21 +19,23 @@ static __device__ inline float shaping_usd(const float* isv, bool opened, bool c
     return sum;
 }
 
-// Reward of one moment: USD, scaled, clamped.
+// What the reward of one moment is made of, and the reward: USD, scaled, clamped.
+struct RewardMoment {
+    bool closed;
+    int before, after, trade_steps, held;
+    float step_pnl, trade_pnl, unrealised;
+};
+
 struct MomentReward {
     float usd, scaled, clamped;
 };
 
-// rl_fused_reward_pipeline, moment `at` of [T,B].
-static __device__ inline MomentReward fused_reward_pipeline_item(
-    const float* pnl_step_usd, const unsigned char* closed, const float* closed_trade_pnl_usd,
-    const int* closed_trade_steps, const int* position_before, const int* position_after, const float* unrealised_usd,
-    const int* held_steps, const float* isv, int realised_reward, long long at) {
-    int before = position_before[at], after = position_after[at];
-    bool opened = after != 0 && (before == 0 || (before > 0) != (after > 0));
-    float base = realised_reward ? closed_trade_pnl_usd[at] : pnl_step_usd[at];
-    float usd = base + shaping_usd(isv, opened, closed[at] != 0, closed_trade_pnl_usd[at], closed_trade_steps[at],
-                                   unrealised_usd[at], held_steps[at]);
+// rl_fused_reward_pipeline, one moment.
+static __device__ inline MomentReward fused_reward_pipeline_item(const RewardMoment& m, const float* isv,
+                                                                 int realised_reward) {
+    bool opened = m.after != 0 && (m.before == 0 || (m.before > 0) != (m.after > 0));
+    float base = realised_reward ? m.trade_pnl : m.step_pnl;
+    float usd = base + shaping_usd(isv, opened, m.closed, m.trade_pnl, m.trade_steps, m.unrealised, m.held);
     float scaled = usd * isv[ISV_REWARD_SCALE];
     return {usd, scaled, clampf(scaled, -isv[ISV_REWARD_CLAMP_LOSS], isv[ISV_REWARD_CLAMP_WIN])};
 }

@@ -6,6 +6,8 @@
 #include "env/reward.cuh"
 #include "include/last_block.cuh"
 
+#define ROLLOUT_RUN (SIGNAL_PART / COLUMN_THREADS)  // moments of a thread
+
 // Columns of the sums over all moments, by whose they are; then the maxima.
 enum RolloutColumn {
     OF_DONE = 0,
@@ -71,27 +73,45 @@ extern "C" __global__ void rl_rollout_end(
     int B) {
     __shared__ bool last;
     __shared__ Columns<OF_LARGEST, ROLLOUT_COLUMNS - OF_LARGEST> columns;
-    const int rows = T * B, first = blockIdx.x * SIGNAL_PART;
+    const int rows = T * B, first = blockIdx.x * SIGNAL_PART + threadIdx.x;
+    RewardMoment moments[ROLLOUT_RUN];
+    int target[ROLLOUT_RUN], filled[ROLLOUT_RUN], unfilled[ROLLOUT_RUN], lots[ROLLOUT_RUN];
+    unsigned char reasons[ROLLOUT_RUN], overrides[ROLLOUT_RUN];
+    signed char actions[ROLLOUT_RUN];
+#pragma unroll
+    for (int i = 0; i < ROLLOUT_RUN; ++i) {  // all loads of a thread are under way before the first is used
+        const int moment = first + i * COLUMN_THREADS, at = moment < rows ? moment : rows - 1;
+        moments[i] = {closed[at] != 0, position_before[at], position_after[at],       closed_trade_steps[at],
+                      held_steps[at],  pnl_step_usd[at],    closed_trade_pnl_usd[at], unrealised_usd[at]};
+        target[i] = market_target[at];
+        filled[i] = fill_lots[at];
+        unfilled[i] = unfilled_lots[at];
+        lots[i] = closed_trade_lots[at];
+        reasons[i] = override_reason[at];
+        overrides[i] = overridden[at];
+        actions[i] = action[at];
+    }
     float sums[ROLLOUT_COLUMNS];
     columns.begin(sums);
 #pragma unroll
-    for (int i = 0; i < SIGNAL_PART / COLUMN_THREADS; ++i) {
-        const int at = first + i * COLUMN_THREADS + threadIdx.x;
+    for (int i = 0; i < ROLLOUT_RUN; ++i) {
+        const int at = first + i * COLUMN_THREADS;
         if (at >= rows) continue;
-        const MomentReward item =
-            fused_reward_pipeline_item(pnl_step_usd, closed, closed_trade_pnl_usd, closed_trade_steps, position_before,
-                                       position_after, unrealised_usd, held_steps, isv, realised_reward, at);
+        const RewardMoment& m = moments[i];
+        const MomentReward item = fused_reward_pipeline_item(m, isv, realised_reward);
         reward_usd[at] = item.usd;
         reward_scaled[at] = item.scaled;
         reward[at] = item.clamped;
-        reward_statistics_row(item.scaled, item.clamped, !realised_reward || closed[at], sums + OF_REWARD,
+        reward_statistics_row(item.scaled, item.clamped, !realised_reward || m.closed, sums + OF_REWARD,
                               sums + OF_LARGEST);
-        ema_update_on_done_row(closed, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots, at, sums + OF_DONE);
-        action_entropy_per_step_row(action, overridden, position_before, market_target, at, sums + OF_ENTROPY);
-        event_counters_row(override_reason, at, sums + OF_EVENTS);
-        market_statistics_row(position_after, fill_lots, unfilled_lots, closed, closed_trade_pnl_usd, pnl_step_usd,
-                              equity_usd, position_lots, trade_open_step, B, at, sums + OF_MARKET, sums + OF_WORST);
-        if (at < B) unit_statistics_row(unit_lots, unit_trail, unit_age, at, sums + OF_UNITS);
+        ema_update_on_done_row(m.closed, m.trade_pnl, m.trade_steps, lots[i], sums + OF_DONE);
+        action_entropy_per_step_row(actions[i], overrides[i] != 0, m.before, target[i], sums + OF_ENTROPY);
+        event_counters_row(reasons[i], sums + OF_EVENTS);
+        market_statistics_row(m.after, filled[i], unfilled[i], m.closed, m.trade_pnl, m.step_pnl, sums + OF_MARKET);
+        if (at >= B) continue;
+        market_statistics_end(equity_usd[at], position_lots[at] != 0, trade_open_step[at], sums + OF_MARKET,
+                              sums + OF_WORST);
+        unit_statistics_row(unit_lots, unit_trail, unit_age, at, sums + OF_UNITS);
     }
     columns.of_threads(sums);
     columns.store(parts_reward, blockIdx.x, gridDim.x);

@@ -110,15 +110,16 @@ extern "C" __global__ void rl_store_moments(
 }
 
 // rl_store_candidates: which transitions hindsight adds, and their numbers.
-// launch: blocks (B + 31) // 32, block 128
+// launch: blocks (B + 31) // 32, block 1024
 // updates: her_peak_slot, event_peak_slot, closed_valid, closed_entry, closed_birth, closed_side, closed_lots
 // updates: closed_pnl, closed_slot, closed_held, closed_after, closed_action, closed_next, injected_base, replay_state
 // updates: isv, blocks_done
 // fuses: rl_hindsight_note, rl_hindsight_peak, rl_hindsight_forward, rl_hindsight_inject
-// A block has 32 rows, a tile of steps at a time: a thread a record, then a thread a row walks over the steps in which its
-// closed ring is not idle, then a thread a step numbers the candidates; the last block to finish adds up in front of them.
-// Parameters are those of the kernels that it stands for; backward, forward: `enabled` of either direction.
-extern "C" __global__ void rl_store_candidates(
+// A block has 32 rows, a warp each, a tile of steps at a time: a thread a step looks at its record, then one thread of the
+// warp walks over the steps in which something happens to the row's closed ring (rows wait for memory side by side), then
+// a thread a step numbers the candidates of all rows; the last block to finish adds up in front of them. Parameters are
+// those of the kernels that it stands for; backward, forward: `enabled` of either direction.
+extern "C" __global__ void __launch_bounds__(1024) rl_store_candidates(
     const unsigned char* push_pending, const unsigned char* push_count, const int* push_offset, const int* push_base,
     const int* her_mids, const unsigned int* her_peak_birth, const unsigned char* __restrict__ event,
     const float* event_entry, const float* event_peak, const int* event_side, const int* event_lots,
@@ -133,71 +134,76 @@ extern "C" __global__ void rl_store_candidates(
     int* injected_at, int* injected_base, unsigned int* replay_state, float* isv, unsigned int* blocks_done,
     int backward, int forward, float tick_value_usd, float fee_usd, int C, int T, int B) {
     __shared__ bool last;
-    __shared__ unsigned char closes[STORE_STEPS * PUSH_ROWS], fires[2][STORE_STEPS * PUSH_ROWS];
+    __shared__ unsigned char fires[2][STORE_STEPS * PUSH_ROWS];
     __shared__ int numbers[2 * STORE_STEPS * (PUSH_ROWS + 1)];
-    const int lane = threadIdx.x, first = blockIdx.x * PUSH_ROWS, here = B - first < PUSH_ROWS ? B - first : PUSH_ROWS;
+    __shared__ unsigned int slots[PUSH_ROWS * STORE_STEPS];  // of the moments behind closes
+    __shared__ ClosedRing rings[PUSH_ROWS];
+    const int lane = threadIdx.x % STORE_STEPS, row = threadIdx.x / STORE_STEPS;
+    const int first = blockIdx.x * PUSH_ROWS, here = B - first < PUSH_ROWS ? B - first : PUSH_ROWS, b = first + row;
+    const bool lives = row < here;
     const unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
     const float lookahead = isv[ISV_HINDSIGHT_FORWARD_LOOKAHEAD];
-    for (int i = lane; i < here * CLOSED_RING; i += blockDim.x) {
+    ClosedRing* ring = rings + row;
+    if (lives && lane < CLOSED_RING) {
         note_closed(push_pending, push_count, push_offset, push_base, replay_state, closed_valid, closed_birth,
-                    closed_slot, C, T, B, first + i / CLOSED_RING, i % CLOSED_RING);
-    }
-    const bool walks = lane < here;
-    ClosedRing ring = {};
-    if (walks) {
+                    closed_slot, C, T, B, b, lane);
+    } else if (lives && lane == CLOSED_RING) {
         note_trade(push_pending, push_count, push_offset, push_base, replay_state, her_mids, her_peak_birth,
-                   her_peak_slot, C, T, B, first + lane);
-        ring = closed_ring(closed_valid, closed_birth, closed_next, first + lane);
+                   her_peak_slot, C, T, B, b);
+    } else if (lives && lane == CLOSED_RING + 1) {
+        *ring = closed_ring(closed_valid, closed_birth, closed_next, b);
     }
     for (int t0 = 0; t0 < T; t0 += STORE_STEPS) {
-        const int steps = T - t0 < STORE_STEPS ? T - t0 : STORE_STEPS;
-#pragma unroll 4
-        for (int i = lane; i < steps * PUSH_ROWS; i += blockDim.x) {
-            const int b = first + i % PUSH_ROWS;
-            closes[i] = b < B ? event[(long long)(t0 + i / PUSH_ROWS) * B + b] : 0;
-        }
-        for (int i = lane; i < steps * PUSH_ROWS; i += blockDim.x) {
-            const int t = t0 + i / PUSH_ROWS, b = first + i % PUSH_ROWS;
-            fires[0][i] = fires[1][i] = FIRE_NO;
-            if (!closes[i]) continue;
+        const int steps = T - t0 < STORE_STEPS ? T - t0 : STORE_STEPS, t = t0 + lane;
+        const bool closes = lives && lane < steps && event[(long long)t * B + b] != 0;
+        const unsigned int closed_steps = warp_ballot(closes);
+        unsigned char fire = FIRE_NO;
+        if (closes) {
             note_event(push_pending, push_count, push_offset, push_base, replay_state, event_peak_birth,
                        event_peak_slot, C, T, B, b, (long long)t * B + b);
-            if (!backward) continue;
-            fires[0][i] = hindsight_peak_event(
-                event_entry, event_peak, event_side, event_lots, event_pnl, event_peak_birth, event_peak_slot,
-                position_before, action, store_birth, store_row, store_source, replay_state, isv, candidate_usd,
-                candidate_birth, candidate_slot, candidate_n, candidate_lots, candidate_action, candidate_state,
-                tick_value_usd, fee_usd, C, T, B, t, b);
+            slots[row * STORE_STEPS + lane] =
+                pushed_slot(push_pending, push_count, push_offset, push_base, replay_state,
+                            clock + (unsigned int)t + 1u, NO_SLOT, C, T, B, b);
+            if (backward) {
+                fire = hindsight_peak_event(event_entry, event_peak, event_side, event_lots, event_pnl,
+                                            event_peak_birth, event_peak_slot, position_before, action, store_birth,
+                                            store_row, store_source, replay_state, isv, candidate_usd, candidate_birth,
+                                            candidate_slot, candidate_n, candidate_lots, candidate_action,
+                                            candidate_state, tick_value_usd, fee_usd, C, T, B, t, b);
+            }
         }
+        fires[0][lane * PUSH_ROWS + row] = fire;
+        fires[1][lane * PUSH_ROWS + row] = FIRE_NO;
         __syncthreads();
-        for (int i = lane; walks && i < steps * PUSH_ROWS; i += PUSH_ROWS) {
-            if (!closes[i] && ring.waiting == 0u) continue;
-            fires[1][i] = hindsight_forward_step(
+        for (int i = 0; lives && lane == 0 && i < steps; ++i) {
+            const bool ends = closed_steps >> i & 1u;
+            if (!ends && !ring_ripe(*ring, clock + (unsigned int)(t0 + i) + 1u, lookahead)) continue;
+            fires[1][i * PUSH_ROWS + row] = hindsight_forward_step(
                 cursor, bid_px, ask_px, event_entry, event_side, event_lots, event_pnl, position_before, position_after,
-                action, push_pending, push_count, push_offset, push_base, store_birth, store_row, store_source,
-                replay_state, isv, closed_valid, closed_entry, closed_birth, closed_side, closed_lots, closed_pnl,
-                closed_slot, closed_held, closed_after, closed_action, candidate_usd, candidate_birth, candidate_slot,
-                candidate_n, candidate_lots, candidate_action, candidate_state, closes[i] != 0, &ring, forward,
-                tick_value_usd, fee_usd, clock, lookahead, C, T, B, t0 + i / PUSH_ROWS, first + lane);
+                action, store_birth, store_row, store_source, replay_state, isv, closed_valid, closed_entry,
+                closed_birth, closed_side, closed_lots, closed_pnl, closed_slot, closed_held, closed_after,
+                closed_action, candidate_usd, candidate_birth, candidate_slot, candidate_n, candidate_lots,
+                candidate_action, candidate_state, ends, ends ? slots[row * STORE_STEPS + i] : NO_SLOT, ring, forward,
+                tick_value_usd, fee_usd, clock, lookahead, C, T, B, t0 + i, b);
         }
         __syncthreads();
-        for (int i = lane; i < 2 * STORE_STEPS; i += blockDim.x) {  // a thread a direction and step
+        for (int i = threadIdx.x; i < 2 * STORE_STEPS; i += blockDim.x) {  // a thread a direction and step
             const int way = i / STORE_STEPS, step = i % STORE_STEPS;
             if (step >= steps) continue;
             injected_base[(way * T + t0 + step) * gridDim.x + blockIdx.x] =
                 number_candidates(fires[way] + step * PUSH_ROWS, numbers + i * (PUSH_ROWS + 1), PUSH_ROWS);
         }
         __syncthreads();
-        for (int i = lane; i < 2 * STORE_STEPS * PUSH_ROWS; i += blockDim.x) {
-            const int way = i / (STORE_STEPS * PUSH_ROWS), own = i % (STORE_STEPS * PUSH_ROWS), row = own % PUSH_ROWS;
-            if (own >= steps * PUSH_ROWS || row >= here) continue;
-            const long long at = (long long)(way * T + t0 + own / PUSH_ROWS) * B + first + row;
+        for (int i = threadIdx.x; i < 2 * STORE_STEPS * PUSH_ROWS; i += blockDim.x) {
+            const int way = i / (STORE_STEPS * PUSH_ROWS), own = i % (STORE_STEPS * PUSH_ROWS), r = own % PUSH_ROWS;
+            if (own >= steps * PUSH_ROWS || r >= here) continue;
+            const long long at = (long long)(way * T + t0 + own / PUSH_ROWS) * B + first + r;
             candidate_fire[at] = fires[way][own];
-            injected_at[at] = numbers[i / PUSH_ROWS * (PUSH_ROWS + 1) + row];
+            injected_at[at] = numbers[i / PUSH_ROWS * (PUSH_ROWS + 1) + r];
         }
         __syncthreads();
     }
-    if (walks) closed_next[first + lane] = ring.next;
+    if (lives && lane == 0) closed_next[b] = ring->next;
     if (!is_last_block(blocks_done, &last)) return;
     hindsight_inject_finish(store_source, injected_base, replay_state, isv, C, T, B);
 }

@@ -101,13 +101,16 @@ extern "C" __global__ void rl_hindsight_forward(const int* cursor, const float* 
     const float lookahead = isv[ISV_HINDSIGHT_FORWARD_LOOKAHEAD];
     ClosedRing ring = closed_ring(closed_valid, closed_birth, closed_next, b);
     for (int t = 0; t < T; ++t) {
+        const bool closes = event[(long long)t * B + b] != 0;
+        const unsigned int birth = clock + (unsigned int)t + 1u;
+        const unsigned int slot = closes ? pushed_slot(push_pending, push_count, push_offset, push_base, replay_state,
+                                                       birth, NO_SLOT, C, T, B, b)
+                                         : NO_SLOT;
         candidate_fire[((long long)T + t) * B + b] = hindsight_forward_step(
             cursor, bid_px, ask_px, event_entry, event_side, event_lots, event_pnl, position_before, position_after,
-            action, push_pending, push_count, push_offset, push_base, store_birth, store_row, store_source,
-            replay_state, isv, closed_valid, closed_entry, closed_birth, closed_side, closed_lots, closed_pnl,
+            action, store_birth, store_row, store_source, replay_state, isv, closed_valid, closed_entry, closed_birth, closed_side, closed_lots, closed_pnl,
             closed_slot, closed_held, closed_after, closed_action, candidate_usd, candidate_birth, candidate_slot,
-            candidate_n, candidate_lots, candidate_action, candidate_state, event[(long long)t * B + b] != 0, &ring,
-            enabled, tick_value_usd, fee_usd, clock, lookahead, C, T, B, t, b);
+            candidate_n, candidate_lots, candidate_action, candidate_state, closes, slot, &ring, enabled, tick_value_usd, fee_usd, clock, lookahead, C, T, B, t, b);
     }
     closed_next[b] = ring.next;
 }

@@ -107,9 +107,19 @@ static __device__ inline unsigned char hindsight_peak_event(
 
 // What the walk of rl_hindsight_forward over a row's steps carries.
 struct ClosedRing {
-    unsigned int waiting, next;        // bit j: entry j waits; place of the next close
+    unsigned int waiting, next;       // bit j: entry j waits; place of the next close
     unsigned int birth[CLOSED_RING];  // of entry j, where it waits
 };
+
+// Whether an entry waits that is old enough to be judged at `now`: if not, a step without a close changes nothing.
+static __device__ inline bool ring_ripe(const ClosedRing& ring, unsigned int now, float lookahead) {
+    bool ripe = false;
+#pragma unroll
+    for (int j = 0; j < CLOSED_RING; ++j) {
+        ripe = ripe || ((ring.waiting >> j & 1u) && !((float)(int)(now - ring.birth[j]) < lookahead));
+    }
+    return ripe;
+}
 
 static __device__ inline ClosedRing closed_ring(const unsigned char* closed_valid, const unsigned int* closed_birth,
                                                 const unsigned int* closed_next, int b) {
@@ -123,17 +133,17 @@ static __device__ inline ClosedRing closed_ring(const unsigned char* closed_vali
     return ring;
 }
 
-// rl_hindsight_forward, step t of row b; event: a trade closed. Nothing happens where none did and no entry waits. Whether an entry fires; its candidate where it does.
+// rl_hindsight_forward, step t of row b; event: a trade closed, slot_of_close: slot of the moment
+// behind it. Nothing happens where none did and no entry waits. Whether an entry fires; its candidate where it does.
 static __device__ inline unsigned char hindsight_forward_step(
     const int* cursor, const float* bid_px, const float* ask_px, const float* event_entry, const int* event_side,
     const int* event_lots, const float* event_pnl, const int* position_before, const int* position_after,
-    const signed char* action, const unsigned char* push_pending, const unsigned char* push_count,
-    const int* push_offset, const int* push_base, const unsigned int* store_birth, const unsigned int* store_row,
+    const signed char* action, const unsigned int* store_birth, const unsigned int* store_row,
     const unsigned char* store_source, const unsigned int* replay_state, const float* isv, unsigned char* closed_valid,
     float* closed_entry, unsigned int* closed_birth, int* closed_side, int* closed_lots, float* closed_pnl,
     unsigned int* closed_slot, int* closed_held, int* closed_after, signed char* closed_action, float* candidate_usd,
     unsigned int* candidate_birth, unsigned int* candidate_slot, int* candidate_n, signed char* candidate_lots,
-    signed char* candidate_action, int* candidate_state, bool event, ClosedRing* ring, int enabled,
+    signed char* candidate_action, int* candidate_state, bool event, unsigned int slot_of_close, ClosedRing* ring, int enabled,
     float tick_value_usd, float fee_usd, unsigned int clock, float lookahead, int C, int T, int B, int t, int b) {
     const long long from = (long long)t * B + b, at = ((long long)T + t) * B + b, first = (long long)b * CLOSED_RING;
     const unsigned int now = clock + (unsigned int)t + 1u;
@@ -151,8 +161,7 @@ static __device__ inline unsigned char hindsight_forward_step(
         closed_held[entry] = position_before[from];
         closed_after[entry] = position_after[from];
         closed_action[entry] = action[from];
-        closed_slot[entry] = pushed_slot(push_pending, push_count, push_offset, push_base, replay_state, now, NO_SLOT, C,
-                                         T, B, b);
+        closed_slot[entry] = slot_of_close;
         ring->next = (ring->next + 1u) % CLOSED_RING;
     }
     for (unsigned int k = 0; ring->waiting != 0u && k < CLOSED_RING; ++k) {

@@ -14,15 +14,24 @@
 #define PART_LANES 32
 #define PART_PAD 33
 
-// Value of nothing in column c, and of two values.
+// Value of nothing in column c.
 template <int SUMS>
 static __device__ inline float column_start(int c) {
     return c < SUMS ? 0.0f : -MATH_FLOAT_MAX;
 }
 
-template <int SUMS>
-static __device__ inline float column_join(int c, float a, float b) {
-    return c < SUMS ? a + b : max_keep_nan(a, b);
+// All of values[0], values[stride], .. in order, of column c. Which it is is asked once, not at every value.
+template <int SUMS, int UNROLL>
+static __device__ inline float column_of(int c, const float* values, int count, int stride) {
+    float all = column_start<SUMS>(c);
+    if (c < SUMS) {
+#pragma unroll UNROLL
+        for (int i = 0; i < count; ++i) all += values[i * stride];
+    } else {
+#pragma unroll UNROLL
+        for (int i = 0; i < count; ++i) all = max_keep_nan(all, values[i * stride]);
+    }
+    return all;
 }
 
 // Shared memory of a block.
@@ -44,10 +53,7 @@ struct Columns {
         for (int c = 0; c < COUNT; ++c) table[c * COLUMN_PAD + threadIdx.x] = values[c];
         __syncthreads();
         for (int c = threadIdx.x; c < COUNT; c += COLUMN_THREADS) {
-            float all = column_start<SUMS>(c);
-#pragma unroll 32
-            for (int i = 0; i < COLUMN_THREADS; ++i) all = column_join<SUMS>(c, all, table[c * COLUMN_PAD + i]);
-            totals[c] = all;
+            totals[c] = column_of<SUMS, 32>(c, table + c * COLUMN_PAD, COLUMN_THREADS, 1);
         }
         __syncthreads();
     }
@@ -60,16 +66,13 @@ struct Columns {
     __device__ inline void add_to_lane(int part) {
         for (int c = threadIdx.x; c < COUNT; c += COLUMN_THREADS) {
             float* lane = lanes + c * PART_PAD + part % PART_LANES;
-            *lane = column_join<SUMS>(c, *lane, totals[c]);
+            *lane = c < SUMS ? *lane + totals[c] : max_keep_nan(*lane, totals[c]);
         }
     }
     __device__ inline void of_lanes() {
         __syncthreads();
         for (int c = threadIdx.x; c < COUNT; c += COLUMN_THREADS) {
-            float all = column_start<SUMS>(c);
-#pragma unroll
-            for (int lane = 0; lane < PART_LANES; ++lane) all = column_join<SUMS>(c, all, lanes[c * PART_PAD + lane]);
-            totals[c] = all;
+            totals[c] = column_of<SUMS, 32>(c, lanes + c * PART_PAD, PART_LANES, 1);
         }
         __syncthreads();
     }
@@ -81,10 +84,8 @@ struct Columns {
     __device__ inline void of_parts(const float* parts, int count) {
         for (int i = threadIdx.x; i < COUNT * PART_LANES; i += COLUMN_THREADS) {
             const int c = i / PART_LANES, lane = i % PART_LANES;
-            float all = column_start<SUMS>(c);
-#pragma unroll 8
-            for (int p = lane; p < count; p += PART_LANES) all = column_join<SUMS>(c, all, parts[c * count + p]);
-            lanes[c * PART_PAD + lane] = all;
+            const int own = lane < count ? (count - lane + PART_LANES - 1) / PART_LANES : 0;
+            lanes[c * PART_PAD + lane] = column_of<SUMS, 8>(c, parts + c * count + lane, own, PART_LANES);
         }
         of_lanes();
     }

@@ -6,19 +6,23 @@
 #pragma once
 
 // True, in every thread, for the last block of the launch. arrived: a counter in global memory, 0 before and after every
-// launch; last: shared. All threads of all blocks call, once. A launch of one block asks nobody.
-static __device__ inline bool is_last_block(unsigned int* arrived, bool* last) {
-    if (gridDim.x == 1) {
+// launch; last: shared. All threads of all blocks call, once; `blocks`: how many do. One block asks nobody.
+static __device__ inline bool is_last_of(unsigned int* arrived, bool* last, unsigned int blocks) {
+    if (blocks == 1u) {
         __syncthreads();
         return true;
     }
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
-        *last = atomicAdd(arrived, 1u) == gridDim.x - 1u;
+        *last = atomicAdd(arrived, 1u) == blocks - 1u;
         if (*last) *arrived = 0u;
     }
     __syncthreads();
     if (*last) __threadfence();
     return *last;
+}
+
+static __device__ inline bool is_last_block(unsigned int* arrived, bool* last) {
+    return is_last_of(arrived, last, gridDim.x);
 }

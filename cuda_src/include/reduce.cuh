@@ -58,6 +58,9 @@ static __device__ inline int warp_sum_int(int v) {
     return v;
 }
 
+// Bit i: lane i says yes.
+static __device__ inline unsigned int warp_ballot(bool yes) { return __ballot_sync(REDUCE_FULL_WARP, yes); }
+
 // The value of one lane, given to all lanes of the warp.
 static __device__ inline float warp_broadcast(float v, int lane) { return __shfl_sync(REDUCE_FULL_WARP, v, lane); }
 

@@ -3,6 +3,25 @@
 #include "generated/isv_slots.cuh"
 #include "nets/policy.cuh"
 
+#define POPART_BATCH 9  // weights of a thread that are under way together
+
+// w[i] *= ratio for all of w [n], by a block.
+static __device__ inline void popart_rescale(float* w, int n, float ratio) {
+    for (int base = threadIdx.x; base < n; base += POPART_BATCH * blockDim.x) {
+        float held[POPART_BATCH];
+#pragma unroll
+        for (int k = 0; k < POPART_BATCH; ++k) {
+            const int i = base + k * blockDim.x;
+            held[k] = i < n ? w[i] : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < POPART_BATCH; ++k) {
+            const int i = base + k * blockDim.x;
+            if (i < n) w[i] = held[k] * ratio;
+        }
+    }
+}
+
 // rl_popart_update.
 static __device__ inline void popart_update_block(const float* moments, float* isv, float* w_v, float* b_v,
                                                   float* w_v_ctx, int* nonfinite_parts, int part, int n_w, int n_b,
@@ -16,8 +35,8 @@ static __device__ inline void popart_update_block(const float* moments, float* i
     const float ratio = sigma / sigma_new;
     __syncthreads();  // every thread has read the old moments
     if (usable) {
-        for (int i = threadIdx.x; i < n_w; i += blockDim.x) w_v[i] *= ratio;
-        for (int i = threadIdx.x; i < n_ctx; i += blockDim.x) w_v_ctx[i] *= ratio;
+        popart_rescale(w_v, n_w, ratio);
+        popart_rescale(w_v_ctx, n_ctx, ratio);
         for (int i = threadIdx.x; i < n_b; i += blockDim.x) b_v[i] = (fmaf(sigma, b_v[i], mean) - mean_new) / sigma_new;
     }
     if (threadIdx.x == 0) {
