@@ -6,6 +6,7 @@
 #include "replay/tree.cuh"
 
 #define STORE_STEPS 32  // steps of a tile of PUSH_ROWS rows
+#define MOMENTS_AHEAD 4  // encodings of a warp that are under way together
 #define INJECT_AHEAD 4  // candidates that a thread looks at before it copies one
 
 // rl_store_slots: what every step of every row completes, and the slots of it all.
@@ -68,45 +69,73 @@ extern "C" __global__ void rl_store_slots(const unsigned char* __restrict__ term
     per_push_finish(push_base, replay_state, isv, C, T, B);
 }
 
-// rl_store_moments: the completed moments into their slots, what is still pending into the rings.
-// launch: blocks B, block 128
-// updates: pending_h, pending_reward, pending_lots, pending_action, per_tree, store_h, store_next_h, store_index, store_n
-// updates: store_lots, store_next_lots, store_action, store_return, store_discount, store_terminal, store_source
-// updates: store_birth, store_row, replay_state
-// fuses: rl_per_push_copy, rl_per_pending
-// One block a row: old places of the rings are read before new moments go there. Parameters are those of the kernels that
-// it stands for.
+// rl_store_moments: the completed moments into their slots.
+// launch: blocks T * ((B + 31) // 32), block 128
+// updates: per_tree, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots, store_action, store_return
+// updates: store_discount, store_terminal, store_source, store_birth, store_row, replay_state
+// fuses: rl_per_push_copy
+// A block has a step of 32 rows, whose slots are adjacent: a thread a row, then a warp an encoding at a time, four of them
+// under way. Parameters are those of the kernel that it stands for.
 extern "C" __global__ void rl_store_moments(
-    const int* cursor, const float* h, const float* reward, const int* position_before, const int* position_after,
-    const signed char* action, const unsigned char* terminal, const unsigned char* push_pending,
-    const unsigned char* push_count, const int* push_offset, const int* push_base, const unsigned char* pending_moments,
-    unsigned int* replay_state, const float* isv, float* pending_h, float* pending_reward,
-    signed char* pending_lots, signed char* pending_action, float* store_h, float* store_next_h,
-    unsigned int* store_index, unsigned short* store_n, signed char* store_lots, signed char* store_next_lots,
-    signed char* store_action, float* store_return, float* store_discount, unsigned char* store_terminal,
-    unsigned char* store_source, unsigned int* store_birth, unsigned int* store_row, float* per_tree, int C, int T,
-    int B) {
-    const int b = blockIdx.x, lane = threadIdx.x % COPY_LANES, first = threadIdx.x / COPY_LANES;
-    const int step = blockDim.x / COPY_LANES;
-    __shared__ int replaced;
-    if (threadIdx.x == 0) replaced = 0;
+    const int* __restrict__ cursor, const float* __restrict__ h, const float* __restrict__ reward,
+    const int* __restrict__ position_before, const int* __restrict__ position_after,
+    const signed char* __restrict__ action, const unsigned char* __restrict__ terminal,
+    const unsigned char* __restrict__ push_pending, const unsigned char* __restrict__ push_count,
+    const int* __restrict__ push_offset, const int* __restrict__ push_base, const float* __restrict__ pending_h,
+    const float* __restrict__ pending_reward, const signed char* __restrict__ pending_lots,
+    const signed char* __restrict__ pending_action, unsigned int* replay_state, const float* isv, float* store_h,
+    float* store_next_h, unsigned int* store_index, unsigned short* store_n, signed char* store_lots,
+    signed char* store_next_lots, signed char* store_action, float* store_return, float* store_discount,
+    unsigned char* store_terminal, unsigned char* store_source, unsigned int* store_birth, unsigned int* store_row,
+    float* per_tree, int C, int T, int B) {
+    __shared__ int counts[PUSH_ROWS], waits[PUSH_ROWS], replaced;
+    __shared__ unsigned int befores[PUSH_ROWS];
+    const int groups = push_groups(B), t = blockIdx.x / groups, first = (blockIdx.x - t * groups) * PUSH_ROWS;
+    const int own = threadIdx.x, warp = own / 32, lane = own % 32;
+    const unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
+    if (own < PUSH_ROWS) {
+        const int b = first + own;
+        const long long at = (long long)t * B + b;
+        counts[own] = b < B ? push_count[at] : 0;
+        waits[own] = b < B ? push_pending[at] : 0;
+        befores[own] =
+            b < B ? replay_state[REPLAY_START] + (unsigned int)pushed_before(push_base, push_offset, t, b, B) : 0u;
+        if (own == 0) replaced = 0;
+    }
+    __syncthreads();
     int mine = 0;
-    for (int t = first; t < T; t += step) {
-        mine += per_push_copy_item(cursor, h, reward, position_before, position_after, action, terminal, push_pending,
-                                   push_count, push_offset, push_base, replay_state, pending_h, pending_reward,
-                                   pending_lots, pending_action, isv, store_h, store_next_h, store_index, store_n,
-                                   store_lots, store_next_lots, store_action, store_return, store_discount,
-                                   store_terminal, store_source, store_birth, store_row, per_tree, C, T, B, t * B + b,
-                                   lane);
+    for (int i = 0; __syncthreads_or(own < PUSH_ROWS && i < counts[own % PUSH_ROWS]); ++i) {
+        if (own < PUSH_ROWS && i < counts[own]) {
+            const PushedMoment m = pushed_moment(befores[own], waits[own], i, clock, C, t, first + own, B);
+            mine += push_record(m, cursor, reward, position_before, position_after, action, terminal, pending_reward,
+                                pending_lots, pending_action, isv, store_index, store_n, store_lots, store_next_lots,
+                                store_action, store_return, store_discount, store_terminal, store_source, store_birth,
+                                store_row, per_tree, C, B, t, first + own);
+        }
+        for (int r0 = warp; r0 < PUSH_ROWS; r0 += MOMENTS_AHEAD * 4) {
+            EncodingVector now[MOMENTS_AHEAD], next[MOMENTS_AHEAD];
+#pragma unroll
+            for (int k = 0; k < MOMENTS_AHEAD; ++k) {
+                const int r = r0 + 4 * k, b = first + r;
+                if (i >= counts[r]) continue;
+                const PushedMoment m = pushed_moment(befores[r], waits[r], i, clock, C, t, b, B);
+                const float* from = m.s < 0 ? pending_h + m.ring * HIDDEN_DIM : h + ((long long)m.s * B + b) * HIDDEN_DIM;
+                now[k] = ((const EncodingVector*)from)[lane];
+                next[k] = ((const EncodingVector*)(h + ((long long)(t + 1) * B + b) * HIDDEN_DIM))[lane];
+            }
+#pragma unroll
+            for (int k = 0; k < MOMENTS_AHEAD; ++k) {
+                const int r = r0 + 4 * k;
+                if (i >= counts[r]) continue;
+                const long long to = (long long)((befores[r] + (unsigned int)i) & ((unsigned int)C - 1u)) * HIDDEN_DIM;
+                ((EncodingVector*)(store_h + to))[lane] = now[k];
+                ((EncodingVector*)(store_next_h + to))[lane] = next[k];
+            }
+        }
     }
-    __syncthreads();
     if (mine) atomicAdd(&replaced, mine);
-    for (int j = first; j < T && j < N_STEP_MAX; j += step) {
-        per_pending_item(h, reward, position_before, action, pending_moments, replay_state, pending_h, pending_reward,
-                         pending_lots, pending_action, T, B, b, j, lane);
-    }
     __syncthreads();
-    if (threadIdx.x == 0 && replaced) atomicSub(&replay_state[REPLAY_SYNTHETIC], (unsigned int)replaced);
+    if (own == 0 && replaced) atomicSub(&replay_state[REPLAY_SYNTHETIC], (unsigned int)replaced);
 }
 
 // rl_store_candidates: which transitions hindsight adds, and their numbers.
@@ -252,19 +281,38 @@ extern "C" __global__ void rl_store_injections(
     }
 }
 
-// rl_store_tree: the tree above everything that the iteration wrote, all bands.
-// launch: threads groups, block 128
-// updates: per_tree, isv, blocks_done
-// fuses: rl_per_tree_range, rl_per_tree_rebuild
+// rl_store_tree: the tree above everything that the iteration wrote, all bands; what is still pending, into the rings.
+// launch: blocks (groups + 127) // 128 + (B + 15) // 16, block 128
+// updates: per_tree, isv, pending_h, pending_reward, pending_lots, pending_action, blocks_done
+// fuses: rl_per_tree_range, rl_per_tree_rebuild, rl_per_pending
 // One thread a group of the lowest band, as rl_per_tree_range with bottom = depth counts them (all of them where groups is
-// the number there is); the last block to finish renews the bands above. Slot written: PER_TREE_TOTAL.
-extern "C" __global__ void rl_store_tree(const unsigned int* replay_state, float* per_tree, float* isv,
-                                         unsigned int* blocks_done, int groups, int depth) {
+// the number there is); the last of these blocks to finish renews the bands above. Behind them blocks of 16 rows: the rings
+// take new moments only here, once rl_store_moments has read the old ones. Slot written: PER_TREE_TOTAL.
+extern "C" __global__ void rl_store_tree(const float* __restrict__ h, const float* __restrict__ reward,
+                                         const int* __restrict__ position_before, const signed char* __restrict__ action,
+                                         const unsigned char* __restrict__ pending_moments,
+                                         const unsigned int* replay_state, float* per_tree, float* isv,
+                                         float* pending_h, float* pending_reward, signed char* pending_lots,
+                                         signed char* pending_action, unsigned int* blocks_done, int groups, int depth,
+                                         int T, int B) {
     __shared__ bool last;
+    const int blocks = (groups + (int)blockDim.x - 1) / (int)blockDim.x;
+    if ((int)blockIdx.x >= blocks) {
+        const int lane = threadIdx.x % COPY_LANES, rows = blockDim.x / COPY_LANES;
+        const int b = (blockIdx.x - blocks) * rows + threadIdx.x / COPY_LANES;
+        if (b >= B) return;
+        const int pending = pending_moments[b];
+#pragma unroll 2
+        for (int j = 0; j < pending && j < T; ++j) {
+            per_pending_item(h, reward, position_before, action, pending_moments, replay_state, pending_h,
+                             pending_reward, pending_lots, pending_action, T, B, b, j, lane);
+        }
+        return;
+    }
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int top = depth > TREE_BAND ? depth - TREE_BAND : 0;
     if (i < groups) tree_renew_written(replay_state, per_tree, i, depth, depth, top);
-    if (!is_last_block(blocks_done, &last)) return;
+    if (!is_last_of(blocks_done, &last, blocks)) return;
     for (int bottom = top; bottom > 0; bottom -= TREE_BAND) {
         const int upper = bottom > TREE_BAND ? bottom - TREE_BAND : 0;
         if (upper == 0) {

@@ -111,43 +111,80 @@ static __device__ inline WindowReturn window_return(const float* reward, const f
     return found;
 }
 
+// A moment that a step completes: state s of the iteration (negative: of an earlier one, at `ring` of the pending rings),
+// n steps before the end of its window, and the slot it goes to.
+struct PushedMoment {
+    int s, n;
+    unsigned int birth, slot;
+    long long ring;
+};
+
+// The i-th moment that step t and row b complete, of those that wait (push_pending); before: transitions before the first,
+// from slot 0; clock of state 0.
+static __device__ inline PushedMoment pushed_moment(unsigned int before, int pending, int i, unsigned int clock, int C,
+                                                    int t, int b, int B) {
+    PushedMoment m;
+    m.s = t + 1 - pending + i;
+    m.n = pending - i;
+    m.birth = clock + (unsigned int)m.s;
+    m.slot = (before + (unsigned int)i) & ((unsigned int)C - 1u);
+    m.ring = (long long)(m.birth % N_STEP_MAX) * B + b;
+    return m;
+}
+
+// All of a moment but its encodings. Whether it replaces a synthetic transition comes back.
+static __device__ inline bool push_record(const PushedMoment& m, const int* cursor, const float* reward,
+                                          const int* position_before, const int* position_after,
+                                          const signed char* action, const unsigned char* terminal,
+                                          const float* pending_reward, const signed char* pending_lots,
+                                          const signed char* pending_action, const float* isv,
+                                          unsigned int* store_index, unsigned short* store_n, signed char* store_lots,
+                                          signed char* store_next_lots, signed char* store_action, float* store_return,
+                                          float* store_discount, unsigned char* store_terminal,
+                                          unsigned char* store_source, unsigned int* store_birth,
+                                          unsigned int* store_row, float* per_tree, int C, int B, int t, int b) {
+    const long long at = (long long)t * B + b, here = (long long)m.s * B + b;
+    const WindowReturn window = window_return(reward, pending_reward, isv[ISV_GAMMA], m.birth, m.s, m.n, B, b);
+    const bool replaces = store_source[m.slot] != SOURCE_REAL;
+    store_index[m.slot] = (unsigned int)(cursor[b] + m.s);
+    store_n[m.slot] = (unsigned short)m.n;
+    store_lots[m.slot] = m.s < 0 ? pending_lots[m.ring] : (signed char)position_before[here];
+    store_action[m.slot] = m.s < 0 ? pending_action[m.ring] : action[here];
+    store_next_lots[m.slot] = (signed char)position_after[at];
+    store_return[m.slot] = window.sum;
+    store_discount[m.slot] = window.weight;
+    store_terminal[m.slot] = terminal[at];
+    store_source[m.slot] = SOURCE_REAL;
+    store_birth[m.slot] = m.birth;
+    store_row[m.slot] = (unsigned int)b;
+    per_tree[C + m.slot] = isv[ISV_PER_MAX_PRIORITY];
+    return replaces;
+}
+
 // rl_per_push_copy, the moments that step and row `at` of [T,B] complete. How many of the transitions that they replace are
 // not real comes back, in lane 0.
 static __device__ inline int per_push_copy_item(
     const int* cursor, const float* h, const float* reward, const int* position_before, const int* position_after,
     const signed char* action, const unsigned char* terminal, const unsigned char* push_pending,
     const unsigned char* push_count, const int* push_offset, const int* push_base, const unsigned int* replay_state,
-    const float* pending_h, const float* pending_reward, const signed char* pending_lots, const signed char* pending_action, const float* isv,
-    float* store_h, float* store_next_h, unsigned int* store_index, unsigned short* store_n, signed char* store_lots,
-    signed char* store_next_lots, signed char* store_action, float* store_return, float* store_discount,
-    unsigned char* store_terminal, unsigned char* store_source, unsigned int* store_birth, unsigned int* store_row,
-    float* per_tree, int C, int T, int B, int at, int lane) {
-    int t = at / B, b = at - t * B, count = push_count[at], pending = push_pending[at], replaced = 0;
+    const float* pending_h, const float* pending_reward, const signed char* pending_lots,
+    const signed char* pending_action, const float* isv, float* store_h, float* store_next_h, unsigned int* store_index,
+    unsigned short* store_n, signed char* store_lots, signed char* store_next_lots, signed char* store_action,
+    float* store_return, float* store_discount, unsigned char* store_terminal, unsigned char* store_source,
+    unsigned int* store_birth, unsigned int* store_row, float* per_tree, int C, int T, int B, int at, int lane) {
+    int t = at / B, b = at - t * B, replaced = 0;
     unsigned int before = replay_state[REPLAY_START] + (unsigned int)pushed_before(push_base, push_offset, t, b, B);
     unsigned int clock = replay_state[REPLAY_CLOCK] - (unsigned int)T;
-    for (int i = 0; i < count; ++i) {
-        int s = t + 1 - pending + i, n = pending - i;
-        unsigned int birth = clock + (unsigned int)s;
-        unsigned int slot = (before + (unsigned int)i) & ((unsigned int)C - 1u);
-        long long ring = (long long)(birth % N_STEP_MAX) * B + b, here = (long long)s * B + b;
-        long long to = (long long)slot * HIDDEN_DIM, next = ((long long)(t + 1) * B + b) * HIDDEN_DIM;
-        copy_encoding(store_h + to, s < 0 ? pending_h + ring * HIDDEN_DIM : h + here * HIDDEN_DIM, lane);
-        copy_encoding(store_next_h + to, h + next, lane);
+    for (int i = 0; i < push_count[at]; ++i) {
+        const PushedMoment m = pushed_moment(before, push_pending[at], i, clock, C, t, b, B);
+        const float* from = m.s < 0 ? pending_h + m.ring * HIDDEN_DIM : h + ((long long)m.s * B + b) * HIDDEN_DIM;
+        copy_encoding(store_h + (long long)m.slot * HIDDEN_DIM, from, lane);
+        copy_encoding(store_next_h + (long long)m.slot * HIDDEN_DIM, h + ((long long)(t + 1) * B + b) * HIDDEN_DIM, lane);
         if (lane != 0) continue;
-        const WindowReturn window = window_return(reward, pending_reward, isv[ISV_GAMMA], birth, s, n, B, b);
-        replaced += store_source[slot] != SOURCE_REAL;
-        store_index[slot] = (unsigned int)(cursor[b] + s);
-        store_n[slot] = (unsigned short)n;
-        store_lots[slot] = s < 0 ? pending_lots[ring] : (signed char)position_before[here];
-        store_action[slot] = s < 0 ? pending_action[ring] : action[here];
-        store_next_lots[slot] = (signed char)position_after[at];
-        store_return[slot] = window.sum;
-        store_discount[slot] = window.weight;
-        store_terminal[slot] = terminal[at];
-        store_source[slot] = SOURCE_REAL;
-        store_birth[slot] = birth;
-        store_row[slot] = (unsigned int)b;
-        per_tree[C + slot] = isv[ISV_PER_MAX_PRIORITY];
+        replaced += push_record(m, cursor, reward, position_before, position_after, action, terminal, pending_reward,
+                                pending_lots, pending_action, isv, store_index, store_n, store_lots, store_next_lots,
+                                store_action, store_return, store_discount, store_terminal, store_source, store_birth,
+                                store_row, per_tree, C, B, t, b);
     }
     return replaced;
 }

@@ -39,7 +39,7 @@ def store(shape: Shape) -> list[Step | Fused]:
         steps += hindsight.inject(shape.directions, features)
         launches += hindsight.inject_at_once(shape.directions, features)
     steps += per.tree_of_pushed(*sizes)
-    launches += per.tree_of_pushed_at_once(*sizes)
+    launches += per.tree_of_pushed_at_once(*sizes, features)
     return [Fused(tuple(launches), tuple(steps), exact=True)]
 
 

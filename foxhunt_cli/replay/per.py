@@ -22,7 +22,7 @@ def push(features: str = "h_bar") -> list[Step]:
 
 
 def push_at_once(features: str = "h_bar") -> list[Step]:
-    """``push`` in two kernels."""
+    """``push`` in two kernels, but for what is still pending."""
     return [Stage("rl_store_slots", {"blocks_done": "slots_done"}), Stage("rl_store_moments", {"h": features})]
 
 
@@ -76,11 +76,13 @@ def tree_of_pushed(capacity: int, batch: int, rollout: int) -> list[Step]:
     return steps
 
 
-def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int) -> list[Step]:
-    """``tree_of_pushed`` in one kernel, where the tree has more than one band (capacity above 32)."""
+def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int, features: str = "h_bar") -> list[Step]:
+    """``tree_of_pushed`` in one kernel, where the tree has more than one band (capacity above 32); with the pending
+    rings, which ``push_at_once`` reads and leaves alone."""
     bottom, top = bands(capacity)[0]
     groups = min(_groups_written(capacity >> top, batch, rollout), 1 << top)
-    return [Stage("rl_store_tree", {"groups": str(groups), "depth": str(bottom), "blocks_done": "tree_done"})]
+    sizes = {"groups": str(groups), "depth": str(bottom)}
+    return [Stage("rl_store_tree", {**sizes, "h": features, "blocks_done": "tree_done"})]
 
 
 def bands(capacity: int) -> list[tuple[int, int]]:
