@@ -41,8 +41,9 @@ extern "C" __global__ void rl_log_ratio_rows(const float* pi_all, const float* b
                                              float* log_ratio, int rows, int P) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    log_ratio[row] =
-        log_ratio_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob, isv, P, row);
+    float logits[N_ACTIONS];
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
+    log_ratio[row] = log_ratio_row(logits, action_drawn[row], log_prob[row], isv);
 }
 
 // rl_kl_approx_b: KL(old || new) of the policy over the iteration's update, by mean(log p_old - log p_new) (Schulman).

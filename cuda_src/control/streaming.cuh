@@ -126,13 +126,11 @@ static __device__ inline void ppo_log_ratio_abs_max_b_block(const float* log_rat
     if (threadIdx.x == 0) isv[ISV_PPO_LOG_RATIO_ABS_MAX] = largest;
 }
 
-// rl_log_ratio_rows, row `row`.
-static __device__ inline float log_ratio_row(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
-                                             const float* context, const int* position_class,
-                                             const signed char* action_drawn, const float* log_prob, const float* isv,
-                                             int P, int row) {
-    float logits[N_ACTIONS], soft[N_ACTIONS];
-    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
+// rl_log_ratio_rows, a row with its logits [11].
+static __device__ inline float log_ratio_row(const float* logits, int action, float log_prob, const float* isv) {
+    float soft[N_ACTIONS], chosen = 0.0f;
     policy_softmax(logits, soft);
-    return logf(policy_floored(soft[action_drawn[row]], isv[ISV_P_MIN])) - log_prob[row];
+#pragma unroll
+    for (int a = 0; a < N_ACTIONS; ++a) chosen = a == action ? soft[a] : chosen;
+    return logf(policy_floored(chosen, isv[ISV_P_MIN])) - log_prob;
 }

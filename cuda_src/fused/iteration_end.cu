@@ -25,18 +25,24 @@ extern "C" __global__ void rl_iteration_end(
     __shared__ Columns<END_SUMS, END_COLUMNS - END_SUMS> columns;
     __shared__ Columns<1> square;
     __shared__ SpreadLanes spread;
+    __shared__ PolicyTile tile;
     const int blocks = gridDim.x - critic, block = blockIdx.x - critic;
     if (block < 0) {
         kurtosis_streaming_block(td_error, isv, n_td);
     } else {
-        const int row = block * STREAM_PART + threadIdx.x;
+        const int first = block * STREAM_PART, row = first + threadIdx.x;
         const bool there = row < rows;
-        float mine[END_COLUMNS], x = 0.0f;
+        const float log_old = there ? log_prob[row] : 0.0f;
+        const int drawn = there ? action_drawn[row] : 0;
+        float mine[END_COLUMNS], x = there ? advantage[row] : 0.0f;
+        policy_logits_tile(pi_all, b_pi, w_pi_ctx, context, position_class, P, first,
+                           rows - first < STREAM_PART ? rows - first : STREAM_PART, &tile);
         columns.begin(mine);
         if (there) {
-            const float ratio =
-                log_ratio_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob, isv, P, row);
-            x = advantage[row];
+            float logits[N_ACTIONS];
+#pragma unroll
+            for (int a = 0; a < N_ACTIONS; ++a) logits[a] = tile.logits[threadIdx.x * N_ACTIONS + a];
+            const float ratio = log_ratio_row(logits, drawn, log_old, isv);
             log_ratio[row] = ratio;
             mine[OF_LOG_RATIO] += ratio;
             mine[OF_ADVANTAGE] += x;

@@ -70,13 +70,31 @@ extern "C" __global__ void rl_policy_advantages(
     if (threadIdx.x == 0) advantage_statistics_finish(columns.totals, spread.all.square, moments, isv, T, B);
 }
 
+// out [here, P*WIDTH]: own [here, WIDTH] in each row's block, zero elsewhere; all threads of the block call.
+template <int WIDTH>
+static __device__ inline void spread_over_classes(const float* own, const int* block, float* out, int here, int P) {
+    const int width = P * WIDTH, step_rows = LOSS_PART / width, step_columns = LOSS_PART - step_rows * width;
+    int row = threadIdx.x / width, column = threadIdx.x - row * width;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < here * width; i += LOSS_PART) {
+        const int of_block = column - block[row] * WIDTH;
+        out[i] = of_block >= 0 && of_block < WIDTH ? own[row * WIDTH + of_block] : 0.0f;
+        row += step_rows;
+        column += step_columns;
+        if (column >= width) {
+            column -= width;
+            row += 1;
+        }
+    }
+}
+
 // rl_policy_surrogate: surrogate and value loss of every row with the gradients of all classes' outputs, and their means.
 // launch: blocks (rows + 127) // 128, block 128
 // updates: isv, parts_losses, blocks_done
 // fuses: ppo_clipped_surrogate_fwd, ppo_clipped_surrogate_bwd, rl_value_loss_grad, rl_loss_reduce
-// One thread a row, rows = T*B. A block clears its rows' gradients together, adjacent threads adjacent elements; then each
-// thread writes those of its row's class. The last block to finish adds up what the blocks left in parts_losses
-// [3, blocks]. Parameters are those of the kernels that it stands for.
+// One thread a row, rows = T*B. What rows have of all classes a block reads and writes together, adjacent threads adjacent
+// elements; of the gradients those outside the row's class are zero. The last block to finish adds up what the blocks left
+// in parts_losses [3, blocks]. Parameters are those of the kernels that it stands for.
 extern "C" __global__ void rl_policy_surrogate(
     const float* __restrict__ pi_all, const float* __restrict__ b_pi, const float* __restrict__ w_pi_ctx,
     const float* __restrict__ context, const int* __restrict__ position_class,
@@ -88,34 +106,41 @@ extern "C" __global__ void rl_policy_surrogate(
     int rows) {
     __shared__ bool last;
     __shared__ Columns<LOSS_SUMS> columns;
-    const int first = blockIdx.x * LOSS_PART, row = first + threadIdx.x;
+    __shared__ PolicyTile tile;
+    __shared__ float grads[LOSS_PART * N_ACTIONS], value_grads[LOSS_PART];
+    const int own = threadIdx.x, first = blockIdx.x * LOSS_PART, row = first + own;
     const int here = rows - first < LOSS_PART ? rows - first : LOSS_PART;
-    float *pi = grad_pi_all + (long long)first * P * N_ACTIONS, *v = grad_v_all + (long long)first * P;
-#pragma unroll 4
-    for (int i = threadIdx.x; i < here * P * N_ACTIONS; i += LOSS_PART) pi[i] = 0.0f;
-    for (int i = threadIdx.x; i < here * P; i += LOSS_PART) v[i] = 0.0f;
+    policy_logits_tile(pi_all, b_pi, w_pi_ctx, context, position_class, P, first, here, &tile);
     float sums[LOSS_SUMS];
     columns.begin(sums);
-    SurrogateRow found;
     if (row < rows) {
-        found = ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob,
-                                              advantage, overridden, moments, isv, P, mask_overridden, row);
+        float logits[N_ACTIONS];
 #pragma unroll
-        for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = found.soft[a];
+        for (int a = 0; a < N_ACTIONS; ++a) logits[a] = tile.logits[own * N_ACTIONS + a];
+        const SurrogateRow found = ppo_clipped_surrogate_fwd_row(logits, action_drawn, log_prob, advantage, overridden,
+                                                                 moments, isv, mask_overridden, row);
+        const ValueLoss of_value = value_loss_grad_row(value[row], value_target[row], isv, rows);
+        float grad[N_ACTIONS];
+        ppo_clipped_surrogate_bwd_row(found.soft, found.log_ratio, found.entropy, action_drawn, advantage, overridden,
+                                      moments, isv, grad, rows, mask_overridden, row);
+#pragma unroll
+        for (int a = 0; a < N_ACTIONS; ++a) {
+            tile.logits[own * N_ACTIONS + a] = found.soft[a];  // from here on the softmax
+            grads[own * N_ACTIONS + a] = grad[a];
+        }
+        value_grads[own] = of_value.grad;
         log_ratio[row] = found.log_ratio;
         row_loss_pi[row] = found.loss;
         row_entropy[row] = found.entropy;
-    }
-    __syncthreads();  // the gradients are clear
-    if (row < rows) {
-        ppo_clipped_surrogate_bwd_row(found.soft, found.log_ratio, found.entropy, position_class, action_drawn,
-                                      advantage, overridden, moments, isv, grad_pi_all, rows, P, mask_overridden, row);
-        const float loss_v = value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, rows, P, row);
-        row_loss_v[row] = loss_v;
+        row_loss_v[row] = of_value.loss;
         sums[0] += found.loss;
-        sums[1] += loss_v;
+        sums[1] += of_value.loss;
         sums[2] += found.entropy;
     }
+    __syncthreads();
+    for (int i = own; i < here * N_ACTIONS; i += LOSS_PART) pi_soft[(long long)first * N_ACTIONS + i] = tile.logits[i];
+    spread_over_classes<N_ACTIONS>(grads, tile.block, grad_pi_all + (long long)first * P * N_ACTIONS, here, P);
+    spread_over_classes<1>(value_grads, tile.block, grad_v_all + (long long)first * P, here, P);
     columns.of_threads(sums);
     columns.store(parts_losses, blockIdx.x, gridDim.x);
     if (!is_last_block(blocks_done, &last)) return;

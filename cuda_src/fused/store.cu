@@ -7,6 +7,8 @@
 
 #define STORE_STEPS 32  // steps of a tile of PUSH_ROWS rows
 #define MOMENTS_AHEAD 4  // encodings of a warp that are under way together
+#define PENDING_ROWS 2   // rows of a block, with so many ages of each at once
+#define PENDING_AGES 8
 #define INJECT_AHEAD 4  // candidates that a thread looks at before it copies one
 
 // rl_store_slots: what every step of every row completes, and the slots of it all.
@@ -282,11 +284,11 @@ extern "C" __global__ void rl_store_injections(
 }
 
 // rl_store_tree: the tree above everything that the iteration wrote, all bands; what is still pending, into the rings.
-// launch: blocks (groups + 127) // 128 + (B + 15) // 16, block 128
+// launch: blocks (groups + 127) // 128 + (B + 1) // 2, block 128
 // updates: per_tree, isv, pending_h, pending_reward, pending_lots, pending_action, blocks_done
 // fuses: rl_per_tree_range, rl_per_tree_rebuild, rl_per_pending
 // One thread a group of the lowest band, as rl_per_tree_range with bottom = depth counts them (all of them where groups is
-// the number there is); the last of these blocks to finish renews the bands above. Behind them blocks of 16 rows: the rings
+// the number there is); the last of these blocks to finish renews the bands above. Behind them blocks of two rows: the rings
 // take new moments only here, once rl_store_moments has read the old ones. Slot written: PER_TREE_TOTAL.
 extern "C" __global__ void rl_store_tree(const float* __restrict__ h, const float* __restrict__ reward,
                                          const int* __restrict__ position_before, const signed char* __restrict__ action,
@@ -298,12 +300,10 @@ extern "C" __global__ void rl_store_tree(const float* __restrict__ h, const floa
     __shared__ bool last;
     const int blocks = (groups + (int)blockDim.x - 1) / (int)blockDim.x;
     if ((int)blockIdx.x >= blocks) {
-        const int lane = threadIdx.x % COPY_LANES, rows = blockDim.x / COPY_LANES;
-        const int b = (blockIdx.x - blocks) * rows + threadIdx.x / COPY_LANES;
+        const int lane = threadIdx.x % COPY_LANES, place = threadIdx.x / COPY_LANES;
+        const int b = (blockIdx.x - blocks) * PENDING_ROWS + place / PENDING_AGES;
         if (b >= B) return;
-        const int pending = pending_moments[b];
-#pragma unroll 2
-        for (int j = 0; j < pending && j < T; ++j) {
+        for (int j = place % PENDING_AGES; j < pending_moments[b] && j < T; j += PENDING_AGES) {
             per_pending_item(h, reward, position_before, action, pending_moments, replay_state, pending_h,
                              pending_reward, pending_lots, pending_action, T, B, b, j, lane);
         }

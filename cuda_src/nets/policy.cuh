@@ -34,6 +34,41 @@ static __device__ inline void policy_logits(const float* pi_all, const float* b_
                       P, logits);
 }
 
+#define TILE_ROWS 128  // rows of a tile, which has as many threads
+
+// Rows of a block, for threads that read adjacent elements together: a row's own logits lie alone among its classes'.
+struct PolicyTile {
+    float logits[TILE_ROWS * N_ACTIONS];  // of the rows' own classes; rows of 11 lie in different banks
+    float held[TILE_ROWS * HEAD_CONTEXT_DIM];
+    int block[TILE_ROWS];  // block of the row's class
+};
+
+// tile->logits and tile->block of rows first .. first + here - 1 as policy_logits has them; all threads call.
+static __device__ inline void policy_logits_tile(const float* pi_all, const float* b_pi, const float* w_pi_ctx,
+                                                 const float* context, const int* position_class, int P, int first,
+                                                 int here, PolicyTile* tile) {
+    const int width = P * N_ACTIONS;
+    if ((int)threadIdx.x < here) tile->block[threadIdx.x] = head_block(position_class[first + threadIdx.x], P);
+#pragma unroll
+    for (int k = 0; k < HEAD_CONTEXT_DIM; ++k) {
+        const int i = k * TILE_ROWS + threadIdx.x;
+        if (i < here * HEAD_CONTEXT_DIM) tile->held[i] = context[(long long)first * HEAD_CONTEXT_DIM + i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < N_ACTIONS; ++k) {
+        const int i = k * TILE_ROWS + threadIdx.x, row = i / N_ACTIONS;
+        if (row >= here) continue;
+        const int column = tile->block[row] * N_ACTIONS + i - row * N_ACTIONS;
+        float v = pi_all[(long long)(first + row) * width + column] + b_pi[column];
+        for (int c = 0; c < HEAD_CONTEXT_DIM; ++c) {
+            v = fmaf(tile->held[row * HEAD_CONTEXT_DIM + c], w_pi_ctx[c * width + column], v);
+        }
+        tile->logits[i] = v;
+    }
+    __syncthreads();
+}
+
 // soft = softmax(logits). NaN in, NaN out.
 static __device__ inline void policy_softmax(const float* logits, float* soft) {
     float top = logits[0];

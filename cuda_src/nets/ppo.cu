@@ -64,9 +64,10 @@ extern "C" __global__ void ppo_clipped_surrogate_fwd(const float* pi_all, const 
                                                      int P, int mask_overridden) {
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
-    const SurrogateRow found =
-        ppo_clipped_surrogate_fwd_row(pi_all, b_pi, w_pi_ctx, context, position_class, action_drawn, log_prob,
-                                      advantage, overridden, moments, isv, P, mask_overridden, row);
+    float logits[N_ACTIONS];
+    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
+    const SurrogateRow found = ppo_clipped_surrogate_fwd_row(logits, action_drawn, log_prob, advantage, overridden,
+                                                             moments, isv, mask_overridden, row);
     for (int a = 0; a < N_ACTIONS; ++a) pi_soft[(long long)row * N_ACTIONS + a] = found.soft[a];
     log_ratio[row] = found.log_ratio;
     row_loss_pi[row] = found.loss;
@@ -93,8 +94,9 @@ extern "C" __global__ void ppo_clipped_surrogate_bwd(const float* pi_soft, const
     for (int i = 0; i < width; ++i) grad_pi_all[(long long)row * width + i] = 0.0f;
     float soft[N_ACTIONS];
     for (int a = 0; a < N_ACTIONS; ++a) soft[a] = pi_soft[(long long)row * N_ACTIONS + a];
-    ppo_clipped_surrogate_bwd_row(soft, log_ratio[row], row_entropy[row], position_class, action_drawn, advantage,
-                                  overridden, moments, isv, grad_pi_all, rows, P, mask_overridden, row);
+    float* out = grad_pi_all + (long long)row * width + head_block(position_class[row], P) * N_ACTIONS;
+    ppo_clipped_surrogate_bwd_row(soft, log_ratio[row], row_entropy[row], action_drawn, advantage, overridden, moments,
+                                  isv, out, rows, mask_overridden, row);
 }
 
 // rl_value_loss_grad: Huber loss of the normalised value and its gradient with respect to all classes' outputs.
@@ -107,7 +109,9 @@ extern "C" __global__ void rl_value_loss_grad(const float* value, const float* v
     const int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     for (int i = 0; i < P; ++i) grad_v_all[(long long)row * P + i] = 0.0f;
-    row_loss_v[row] = value_loss_grad_row(value, value_target, position_class, isv, grad_v_all, rows, P, row);
+    const ValueLoss found = value_loss_grad_row(value[row], value_target[row], isv, rows);
+    row_loss_v[row] = found.loss;
+    grad_v_all[(long long)row * P + head_block(position_class[row], P)] = found.grad;
 }
 
 // rl_loss_reduce: mean policy and value losses and the entropy signal of the iteration.

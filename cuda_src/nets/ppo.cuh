@@ -85,14 +85,14 @@ static __device__ inline float soft_of(const float* soft, int action) {
     return found;
 }
 
-// ppo_clipped_surrogate_fwd, row `row`.
-static __device__ inline SurrogateRow ppo_clipped_surrogate_fwd_row(
-    const float* pi_all, const float* b_pi, const float* w_pi_ctx, const float* context, const int* position_class,
-    const signed char* action_drawn, const float* log_prob, const float* advantage, const unsigned char* overridden,
-    const float* moments, const float* isv, int P, int mask_overridden, int row) {
+// ppo_clipped_surrogate_fwd, row `row` with its logits [11].
+static __device__ inline SurrogateRow ppo_clipped_surrogate_fwd_row(const float* logits,
+                                                                    const signed char* action_drawn,
+                                                                    const float* log_prob, const float* advantage,
+                                                                    const unsigned char* overridden,
+                                                                    const float* moments, const float* isv,
+                                                                    int mask_overridden, int row) {
     SurrogateRow found;
-    float logits[N_ACTIONS];
-    policy_logits(pi_all, b_pi, w_pi_ctx, context, row, head_block(position_class[row], P), P, logits);
     policy_softmax(logits, found.soft);
     found.entropy = policy_entropy(found.soft);
     const float p = policy_floored(soft_of(found.soft, action_drawn[row]), isv[ISV_P_MIN]);
@@ -106,12 +106,12 @@ static __device__ inline SurrogateRow ppo_clipped_surrogate_fwd_row(
     return found;
 }
 
-// ppo_clipped_surrogate_bwd, row `row` with its soft [11], log-ratio and entropy: the logits of its class; those of the
-// others are zero and not written here.
-static __device__ inline void ppo_clipped_surrogate_bwd_row(
-    const float* soft, float log_ratio, float entropy, const int* position_class, const signed char* action_drawn,
-    const float* advantage, const unsigned char* overridden, const float* moments, const float* isv, float* grad_pi_all,
-    int rows, int P, int mask_overridden, int row) {
+// ppo_clipped_surrogate_bwd, row `row` with its soft [11], log-ratio and entropy: out [11], of the logits of its class.
+static __device__ inline void ppo_clipped_surrogate_bwd_row(const float* soft, float log_ratio, float entropy,
+                                                            const signed char* action_drawn, const float* advantage,
+                                                            const unsigned char* overridden, const float* moments,
+                                                            const float* isv, float* out, int rows, int mask_overridden,
+                                                            int row) {
     const int drawn = action_drawn[row];
     const float p_min = isv[ISV_P_MIN], eps = isv[ISV_PPO_CLIP_EPS], ratio_max = isv[ISV_PPO_RATIO_CLAMP_MAX];
     const float normal = (advantage[row] - moments[0]) * moments[1];
@@ -126,8 +126,6 @@ static __device__ inline void ppo_clipped_surrogate_bwd_row(
     }
     const float weight = isv[ISV_LOSS_LAMBDA_PI];
     const float entropy_pull = isv[ISV_ENTROPY_COEF] / rows;
-
-    float* out = grad_pi_all + ((long long)row * P + head_block(position_class[row], P)) * N_ACTIONS;
 #pragma unroll
     for (int i = 0; i < N_ACTIONS; ++i) {
         const float hot = i == drawn ? 1.0f : 0.0f;
@@ -136,16 +134,16 @@ static __device__ inline void ppo_clipped_surrogate_bwd_row(
     }
 }
 
-// rl_value_loss_grad, row `row`: the output of its class; those of the others are zero and not written here.
-// Its loss comes back.
-static __device__ inline float value_loss_grad_row(const float* value, const float* value_target,
-                                                   const int* position_class, const float* isv, float* grad_v_all,
-                                                   int rows, int P, int row) {
+// rl_value_loss_grad, one row: its loss, and its gradient with respect to the output of its class.
+struct ValueLoss {
+    float loss, grad;
+};
+
+static __device__ inline ValueLoss value_loss_grad_row(float value, float value_target, const float* isv, int rows) {
     const float sigma = popart_sigma(isv[ISV_POPART_MEAN], isv[ISV_POPART_SECOND_MOMENT]);
-    const float error = (value[row] - value_target[row]) / sigma;
+    const float error = (value - value_target) / sigma;
     const float slope = huber_slope(error, VALUE_HUBER_KAPPA);
-    grad_v_all[(long long)row * P + head_block(position_class[row], P)] = isv[ISV_LOSS_LAMBDA_V] * slope / rows;
-    return huber(error, VALUE_HUBER_KAPPA);
+    return {huber(error, VALUE_HUBER_KAPPA), isv[ISV_LOSS_LAMBDA_V] * slope / rows};
 }
 
 #define ENTROPY_EMA_RATE 0.05f
