@@ -44,6 +44,13 @@ static __device__ __forceinline__ float lanes_exp(float x) {
     return fmaf(power * rest, MATH_LN2, power);
 }
 
+// 2^x, 2 ulp; 0 below the normal numbers, infinity above.
+static __device__ __forceinline__ float lanes_exp2(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
 // 1 / x; 0 where that is below the normal numbers.
 static __device__ __forceinline__ float lanes_reciprocal(float x) {
     float y;
@@ -68,6 +75,8 @@ static __device__ inline float lanes_exp(float x) {
     p = fmaf(p, r * r, r) + 1.0f;
     return p * __uint_as_float((__float_as_uint(shifted) << 23) + LANES_ONE_BITS);
 }
+
+static __device__ inline float lanes_exp2(float x) { return exp2f(x); }
 
 static __device__ inline float lanes_reciprocal(float x) { return 1.0f / x; }
 

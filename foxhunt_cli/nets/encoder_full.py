@@ -135,6 +135,10 @@ def backward(snapshots: int) -> list[Step | Fused]:
     first, second = _TRAINED.blocks
     into_first = mamba2.input_gradient(second, "encoder_grad_out", accumulate=True)  # on top of the residual's
     into_vsn = mamba2.input_gradient(first, "encoder_grad_vsn")
-    steps = (*mamba2.backward(second), into_first, *mamba2.backward(first), into_vsn, *vsn.backward())
-    fused = (*mamba2.row_backward(second), into_first, *mamba2.row_backward(first), into_vsn, *vsn.tile_backward())
-    return [*cfc.backward(snapshots), Fused((*fused, Stage("encoder_sum_parts", {"tiles": vsn.TILES})), steps)]
+    sums = (*vsn.tile_backward(), Stage("encoder_sum_parts", {"tiles": vsn.TILES}))
+    by_step = (*mamba2.backward(second), into_first, *mamba2.backward(first), into_vsn, *vsn.backward())
+    by_row, by_chunk = (
+        (*block(second), into_first, *block(first), into_vsn, *sums)
+        for block in (mamba2.row_backward, mamba2.chunk_backward)
+    )
+    return [*cfc.backward(snapshots), Fused(by_chunk, (Fused(by_row, by_step),), tf32=True)]

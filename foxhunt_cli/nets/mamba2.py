@@ -1,7 +1,7 @@
 """A Mamba-2 block of the full encoder: in-projection, convolution, selective scan, gated normalisation, out-projection.
 
 Owns the tensors, buffers and steps of a block; the arithmetic is in ``cuda_src/nets/mamba2.cu`` and in matrix products,
-that of the fused steps in ``cuda_src/fused/mamba2_*.cu``.
+that of the fused steps in ``cuda_src/fused/mamba2_*.cu`` and, with tensor cores, ``cuda_src/cuda_only/mamba2_*.cu``.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def buffers(tag: str) -> tuple[Buffer, ...]:
         buffer(f"{tag}_xbc", f"W, B, {XBC}", "x, B, C after convolution and SiLU"),
         buffer(f"{tag}_dt", f"W, B, {HEADS}", "step size of a head", "snapshots"),
         buffer(f"{tag}_decay", f"W, B, {HEADS}", "what a head's state keeps of the previous snapshot's, 0..1"),
-        buffer(f"{tag}_s", f"W, B, {HIDDEN}", "output of the scan: what earlier snapshots contribute"),
+        buffer(f"{tag}_s", f"W, B, {HIDDEN}", "what earlier snapshots contribute; by chunks: states before each"),
         buffer(f"{tag}_norm", f"W, B, {HIDDEN}", "gated, normalised; backward: parts of the norm weights' gradient"),
         buffer(f"{tag}_rstd", "W, B", "reciprocal root mean square under the normalisation"),
         buffer(f"{tag}_out", f"W, B, {HIDDEN}", "output of the block (m2: with the residual)"),
@@ -126,11 +126,12 @@ def forward(
         _stage("mamba2_scan_forward", "xbc dt decay s", names, size),
         _stage("mamba2_norm_forward", "s xbc proj dt skip norm_w norm rstd", names, size),
     )
-    kernel, kept = ("mamba2_row_forward", "s rstd") if block.keep else ("mamba2_row_forward_only", "")
-    fused = _stage(kernel, f"proj conv_w conv_b dt_bias a_log skip norm_w norm {kept}", names, size)
+    only, kept = ("", "s rstd") if block.keep else ("_only", "")
+    takes = f"proj conv_w conv_b dt_bias a_log skip norm_w norm {kept}"
+    row, chunk = (_stage(f"mamba2_{by}_forward{only}", takes, names, size) for by in ("row", "chunk"))
     return [
         Matmul(f"{tag} in", source, weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
-        Fused((fused,), steps),
+        Fused((chunk,), (Fused((row,), steps),), tf32=True),
         Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens), accumulate=onto),
     ]
 
@@ -168,6 +169,13 @@ def row_backward(block: Block) -> list[Step]:
         _stage("mamba2_row_backward_scan", scan, names, BACKWARD),
         _in_gradient(block),
     ]
+
+
+def chunk_backward(block: Block) -> list[Step]:
+    """The same with one kernel, which wants in ``s`` what the forward with tensor cores keeps there."""
+    takes = "proj s rstd conv_w conv_b dt_bias a_log skip norm_w grad grad_proj parts"
+    chunk = _stage("mamba2_chunk_backward", takes, _names(block), BACKWARD)
+    return [*_out_gradients(block), chunk, _in_gradient(block)]
 
 
 def input_gradient(block: Block, out: str, accumulate: bool = False) -> Matmul:

@@ -22,7 +22,7 @@ def _f32(rng: np.random.Generator, *size: int) -> np.ndarray:
     return rng.standard_normal(size).astype(np.float32)
 
 
-def _inputs(W: int, B: int) -> dict[str, np.ndarray]:
+def block_inputs(W: int, B: int) -> dict[str, np.ndarray]:
     """Inputs of a block between its projections, and outputs of the right size, of either list."""
     rng = np.random.default_rng(1000 * W + B)
     columns = {"xbc": XBC, "dt": HEADS, "decay": HEADS, "s": H, "norm": H, "grad_x": H, "grad_y": H, "grad_bc": 2 * H}
@@ -45,7 +45,7 @@ def _inputs(W: int, B: int) -> dict[str, np.ndarray]:
     }
 
 
-def _forward(t: Trial, a: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
+def steps_forward(t: Trial, a: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
     """``a`` with the results of the single kernels of the forward."""
     done = dict(a)
     for part in ("conv", "dt", "scan", "norm"):
@@ -53,7 +53,7 @@ def _forward(t: Trial, a: dict[str, np.ndarray], W: int, B: int) -> dict[str, np
     return done
 
 
-def _backward(t: Trial, a: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
+def steps_backward(t: Trial, a: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
     """``a`` with the results of the single kernels of the backward."""
     done = a | t.run("mamba2_norm_backward", a, W=W, B=B)
     done["grad_y"] = done["grad"]
@@ -72,8 +72,8 @@ def _close_sum(t: Trial, label: str, values: np.ndarray, got: np.ndarray) -> Non
 @oracle("encoder")
 def mamba2_row_forward_equals_its_kernels(t: Trial) -> None:
     for W, B in SIZES:
-        a = _inputs(W, B)
-        want = _forward(t, a, W, B)
+        a = block_inputs(W, B)
+        want = steps_forward(t, a, W, B)
         got = t.run("mamba2_row_forward", a, W=W, B=B)
         for name in ("s", "norm", "rstd"):
             t.equal(f"W {W}, B {B}: {name}", want[name], got[name])
@@ -84,7 +84,7 @@ def mamba2_row_forward_equals_its_kernels(t: Trial) -> None:
 @oracle("encoder")
 def mamba2_row_forward_shows_nan_in_its_row_alone(t: Trial) -> None:
     W, B = 20, 3
-    a = _inputs(W, B)
+    a = block_inputs(W, B)
     a["proj"][5, 1, H + 3] = np.nan
     got = t.run("mamba2_row_forward_only", a, W=W, B=B)["norm"]
     t.true("snapshots before it", np.isfinite(got[:5]).all())
@@ -95,8 +95,8 @@ def mamba2_row_forward_shows_nan_in_its_row_alone(t: Trial) -> None:
 @oracle("encoder")
 def mamba2_row_backward_equals_its_kernels(t: Trial) -> None:
     for W, B in SIZES:
-        a = _forward(t, _inputs(W, B), W, B)
-        want = _backward(t, a, W, B)
+        a = steps_forward(t, block_inputs(W, B), W, B)
+        want = steps_backward(t, a, W, B)
         first = a | t.run("mamba2_row_backward_norm", a, W=W, B=B)
         got = first | t.run("mamba2_row_backward_scan", first | {"grad_y": first["grad"]}, W=W, B=B)
         t.equal(f"W {W}, B {B}: dy", want["grad"], got["grad"])

@@ -1,0 +1,434 @@
+// The steps of the backward of a Mamba-2 block in chunks (mamba2_backward_tf32.cu), one head a warp.
+//
+// With the notation of mamba2_chunk.cuh, H = dL/dS_end, Q_ij = dy_i x_j and N_ij = exp(c_i - c_j) dt_j Q_ij for j <= i:
+//   dx_j = sum_i M_ij dy_i + exp(c_end - c_j) dt_j H B_j          dB_j = sum_i N_ij C_i + exp(c_end - c_j) dt_j H^T x_j
+//   dC_i = sum_j N_ij B_j + exp(c_i) S_0^T dy_i                   dL/dS_0 = exp(c_end) H + sum_i exp(c_i) dy_i C_i^T
+//   dL/dl_w (log decay) = <H, S_end> + sum_{k >= w} (what the past gives y_k, times dy_k - what the future wants of x_k,
+//   times x_k): each summand is a sum over N_ij (C_i B_j) with i != j, so nothing cancels; <H, S_end> starts it anew
+//   for every chunk, so that no rounding is carried from chunk to chunk.
+#pragma once
+#include "cuda_only/mamba2_chunk.cuh"
+
+#define STATE_STRIDE (MAMBA_STATE + 4)  // floats between channels of a state in shared memory
+#define GRAD_STRIDE (MAMBA_INNER + 8)   // between snapshots of the upstream gradient
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+struct BackArrays {
+    const float *proj, *s, *rstd, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *norm_w, *grad;
+    float *grad_proj, *parts;
+    int W, B;
+};
+
+// What a chunk needs from memory. state: before the chunk. grad: dL/dnorm.
+struct BackInputs {
+    ChunkInputs proj;
+    alignas(16) float grad[CHUNK][GRAD_STRIDE], state[MAMBA_HEADS][MAMBA_HEAD_DIM * STATE_STRIDE];
+};
+
+// head: of each warp, x and dy, later its parts of dB and dC. means: of the norm, one sum a head.
+struct BackShared {
+    BackInputs inputs[2];
+    ChunkWeights weights;
+    ChunkTile bc, head[MAMBA_HEADS];
+    alignas(16) float means[CHUNK][MAMBA_HEADS];
+};
+
+// Gradients before SiLU of a column at snapshots i and i + 1 and at the three after them.
+struct PairGradient {
+    float v[MAMBA_TAPS + 1];
+};
+
+// A column's parts of the gradients of its taps and their bias.
+struct TapSums {
+    float tap[MAMBA_TAPS], bias;
+};
+
+// What a thread carries from chunk to chunk, backward in time. state, turned: H and its transpose. ahead: gradients
+// before SiLU of the first snapshots of the chunk after this one, [channel][e], of B or C [e].
+struct BackCarry {
+    ChunkSums state, turned;
+    float ahead[2][2], bc_ahead[2], log_decay;
+    TapSums taps[2], bc_taps;
+    float norm[2][2], a_log, dt_bias, skip;
+};
+
+static __device__ __forceinline__ void load_chunk(BackInputs* to, const BackArrays& a, int q, int warp, int lane) {
+    load_inputs(&to->proj, a.proj, q, a.W, a.B, warp, lane);
+    const int n = chunk_size(q, a.W);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        const int i = 2 * warp + k, w = q * CHUNK + (i < n ? i : 0), piece = lane + 32 * k;
+        copy16_async(&to->grad[i][4 * lane], a.grad + row_at(w, a.B, MAMBA_INNER) + 4 * lane, i < n ? 16 : 0);
+        copy16_async(&to->state[warp][piece / 4 * STATE_STRIDE + piece % 4 * 4],
+                     a.s + state_at(q > 0 ? q : 1, a.B, warp) * (q > 0) + 4 * piece, q > 0 ? 16 : 0);
+    }
+}
+
+// The head's state before the chunk: outer channels, inner states; turned the other way round.
+static __device__ __forceinline__ ChunkOperand state_operand(const float* state, int g, int t) {
+    ChunkOperand operand;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const float2 two = two_at(state + (g + 8 * (k % 2)) * STATE_STRIDE + 8 * (k / 2) + 2 * t);
+        operand.v[k / 2][k % 2] = to_tf32(two.x), operand.v[k / 2][2 + k % 2] = to_tf32(two.y);
+    }
+    return operand;
+}
+
+static __device__ __forceinline__ ChunkOperand state_turned(const float* state, int g, int t) {
+    ChunkOperand operand;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        operand.v[k / 4][k % 4] = to_tf32(state[(8 * (k / 4) + 2 * t + k % 4 / 2) * STATE_STRIDE + g + 8 * (k % 2)]);
+    }
+    return operand;
+}
+
+// Recomputes y of the head; x goes to its tile. slope: of SiLU at x, as convolve_x has it.
+static __device__ __forceinline__ ChunkSums output_again(BackShared* row, const BackInputs& in, const ChunkSteps& steps,
+                                                         float (&slope)[2][4], float skip, int head, int g, int t) {
+    ChunkOperand x;
+    convolve_x(slope, in.proj, row->weights, head, g, t);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
+        const float v = slope[s][k % 4], gate = lanes_sigmoid(v);
+        x.v[s][k % 4] = to_tf32(v * gate);
+        slope[s][k % 4] = gate * fmaf(v, 1.0f - gate, 1.0f);
+        row->head[head].v[ChunkTile::at(8 * s + 2 * t + e, g + 8 * r)] = __uint_as_float(x.v[s][k % 4]);
+    }
+    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    ChunkSums cb;
+    clear_sums(&cb);
+    multiply(&cb, c, tile_rows(row->bc, 0, g, t));
+    return chunk_output(cb, steps, skip, c, state_operand(in.state[head], g, t), x, g, t);
+}
+
+// The head's parts of the norm's mean, to shared memory, and of the norm weights' gradient.
+static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* carry, const BackInputs& in,
+                                                  const ChunkSums& y, const float (&rstd)[2], int head, int g, int t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = g + 8 * r, c = head * MAMBA_HEAD_DIM + 2 * t;
+        float mean = 0.0f;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
+            const float2 w = two_at(&row->weights.norm[c + 8 * j]);
+            const float first = y.v[j][2 * r] * (lanes_silu(z.x) * rstd[r] * d.x);
+            const float second = y.v[j][2 * r + 1] * (lanes_silu(z.y) * rstd[r] * d.y);
+            carry->norm[j][0] += first, carry->norm[j][1] += second;
+            mean = fmaf(first, w.x, fmaf(second, w.y, mean));
+        }
+        mean = group_sum<4>(mean);
+        if (t == 0) row->means[i][head] = mean;
+    }
+}
+
+// dy and dz of a channel; swish, its gate and its norm weight times upstream gradient.
+static __device__ __forceinline__ float gate_gradient(float* dz, float z, float y, float weighted, float rstd, float mean) {
+    const float gate = lanes_sigmoid(z), swish = z * gate;
+    const float du = rstd * fmaf(-y * swish * rstd, mean, weighted);
+    *dz = du * y * gate * fmaf(z, 1.0f - gate, 1.0f);
+    return du * swish;
+}
+
+// dy in place of y, and into the head's tile behind x; dz to memory.
+static __device__ __forceinline__ void gate_backward(BackShared* row, const BackArrays& a, const BackInputs& in,
+                                                     ChunkSums* y, const float (&rstd)[2], int q, int n, int head, int g,
+                                                     int t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = g + 8 * r, c = head * MAMBA_HEAD_DIM + 2 * t;
+        const float4 *parts = (const float4*)row->means[i], first = parts[0], last = parts[1];
+        const float mean = (((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w))) /
+                           MAMBA_INNER;
+        float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + c;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
+            const float2 w = two_at(&row->weights.norm[c + 8 * j]);
+            float *own = &y->v[j][2 * r], dz[2];
+            own[0] = gate_gradient(&dz[0], z.x, own[0], w.x * d.x, rstd[r], mean);
+            own[1] = gate_gradient(&dz[1], z.y, own[1], w.y * d.y, rstd[r], mean);
+            if (i < n) put_two(to + 8 * j, dz[0], dz[1]);
+            put_two(&row->head[head].v[ChunkTile::at(i, MAMBA_HEAD_DIM + 8 * j + 2 * t)], __uint_as_float(to_tf32(own[0])),
+                    __uint_as_float(to_tf32(own[1])));
+        }
+    }
+}
+
+// Of snapshots g and g + 8: what the past gives y, times dy; what the future wants of x, times x, without dt; the same
+// of the snapshot itself.
+struct StepTerms {
+    float past[2], future[2], own[2];
+};
+
+// M and N with the later snapshot i inside, j outside: for dx and dB.
+static __device__ __forceinline__ void turned_maps(ChunkOperand* m, ChunkOperand* n, StepTerms* terms, float* skip_sum,
+                                                   const ChunkSteps& steps, float skip, const ChunkSums& bc,
+                                                   const ChunkSums& xdy, int g, int t) {
+    ChunkSums through, wanted;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, r = k % 4 / 2, e = k % 2, j = g + 8 * r, i = 8 * s + 2 * t + e;
+        const float power = ChunkSteps::power(steps.column_log[s][e] - steps.row_log[r]);
+        const float decay = i >= j ? power : 0.0f, x = xdy.v[s][k % 4], b = decay * bc.v[s][k % 4];
+        if (i == j) terms->own[r] += b * x, *skip_sum += x;
+        else terms->future[r] = fmaf(b, x, terms->future[r]);
+        through.v[s][k % 4] = fmaf(b, steps.row_dt[r], i == j ? skip : 0.0f);
+        wanted.v[s][k % 4] = decay * steps.row_dt[r] * x;
+    }
+    *m = operand_of(through), *n = operand_of(wanted);
+}
+
+// N with the earlier snapshot j inside: for dC.
+static __device__ __forceinline__ ChunkOperand straight_map(StepTerms* terms, const ChunkSteps& steps,
+                                                            const ChunkSums& cb, const ChunkSums& dyx, int g, int t) {
+    ChunkSums n;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, r = k % 4 / 2, e = k % 2, i = g + 8 * r, j = 8 * s + 2 * t + e;
+        const float power = ChunkSteps::power(steps.row_log[r] - steps.column_log[s][e]);
+        n.v[s][k % 4] = i >= j ? power * steps.column_dt[s][e] * dyx.v[s][k % 4] : 0.0f;
+        if (i > j) terms->past[r] = fmaf(n.v[s][k % 4], cb.v[s][k % 4], terms->past[r]);
+    }
+    return operand_of(n);
+}
+
+// Scales rows g and g + 8 of sums; comes back: their products with an operand of the same shape, before that.
+static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOperand& with, const float (&scale)[2],
+                                                  float (&products)[2]) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, r = k % 4 / 2, e = k % 2;
+        products[r] = fmaf(sums->v[s][k % 4], __uint_as_float(with.v[s][r + 2 * e]), products[r]);
+        sums->v[s][k % 4] *= scale[r];
+    }
+}
+
+static __device__ __forceinline__ void scale_sums(ChunkSums* sums, float scale) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sums->v[k / 4][k % 4] *= scale;
+}
+
+static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums& sums, int first, int g, int t) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        put_two(&tile->v[ChunkTile::at(g + 8 * (k % 2), first + 8 * (k / 2) + 2 * t)], sums.v[k / 2][k % 2 * 2],
+                sums.v[k / 2][k % 2 * 2 + 1]);
+    }
+}
+
+// dL/dS_0 from H, both ways round, and <dL/dS_0, S_0>.
+static __device__ __forceinline__ void carry_state(BackCarry* carry, const ChunkSteps& steps, const ChunkOperand& dy,
+                                                   const ChunkOperand& c, const ChunkOperand& state) {
+    const float kept = ChunkSteps::power(steps.log_end);
+    ChunkOperand weighted;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const float weight = ChunkSteps::power(steps.column_log[k / 4][k % 4 / 2]);
+        weighted.v[k / 4][k % 4] = to_tf32(weight * __uint_as_float(dy.v[k / 4][k % 4]));
+    }
+    scale_sums(&carry->state, kept), scale_sums(&carry->turned, kept);
+    multiply(&carry->state, weighted, c);
+    multiply(&carry->turned, c, weighted);
+    float product = 0.0f;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        product = fmaf(carry->state.v[k / 4][k % 4], __uint_as_float(state.v[k / 4][k % 4 / 2 + k % 2 * 2]), product);
+    }
+    carry->log_decay = warp_sum(product);
+}
+
+// The scan backward: dx of the head comes back, rows channels and columns snapshots; its parts of dB and dC take the
+// place of x and dy.
+static __device__ __forceinline__ ChunkSums scan_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
+                                                          const ChunkSums& dy, const float* state,
+                                                          const ChunkSteps& steps, float skip, int head, int g, int t) {
+    const ChunkOperand b = tile_rows(row->bc, 0, g, t), c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    const ChunkOperand x = tile_rows(row->head[head], 0, g, t), dy_rows = operand_of(dy);
+    const ChunkOperand dy_turned = tile_columns(row->head[head], MAMBA_HEAD_DIM, g, t);
+    const ChunkOperand c_turned = tile_columns(row->bc, MAMBA_STATE, g, t);
+    ChunkSums bc, xdy, dx, db, dc;
+    ChunkOperand m, n;
+    clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx), clear_sums(&db), clear_sums(&dc);
+    multiply(&bc, b, c);
+    multiply(&xdy, x, dy_rows);
+    turned_maps(&m, &n, terms, &carry->skip, steps, skip, bc, xdy, g, t);
+    multiply(&dx, operand_of(carry->state), b);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, e = k % 2;
+        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
+    }
+    multiply(&dx, dy_turned, m);
+    multiply(&db, x, operand_of(carry->turned));
+    float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log[r]);
+        scale[r] = kept[r] * steps.row_dt[r];
+    }
+    scale_rows(&db, b, scale, products);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r], products[r], terms->future[r]), products[r] = 0.0f;
+    multiply(&db, n, c_turned);
+    carry_state(carry, steps, dy_turned, c_turned, state_operand(state, g, t));
+    __syncwarp();  // everybody has read x and dy
+    put_rows(&row->head[head], db, 0, g, t);
+    multiply(&dc, dy_rows, state_turned(state, g, t));
+#pragma unroll
+    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log[r]);
+    scale_rows(&dc, c, scale, products);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);
+    clear_sums(&bc), clear_sums(&xdy);
+    multiply(&bc, c, b);
+    multiply(&xdy, dy_rows, x);
+    multiply(&dc, straight_map(terms, steps, bc, xdy, g, t), tile_columns(row->bc, 0, g, t));
+    put_rows(&row->head[head], dc, MAMBA_STATE, g, t);
+    return dx;
+}
+
+// Gradients of the head's step sizes; behind: <H, S_end>.
+static __device__ __forceinline__ void step_gradients(BackCarry* carry, const BackArrays& a, const StepTerms& terms,
+                                                      const ChunkSteps& steps, float behind, float rate, int q, int n,
+                                                      int head, int lane) {
+    const int i = lane % CHUNK, from = i % 8 * 4;
+    float change[2], direct[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float future = group_sum<4>(terms.future[r]);
+        change[r] = group_sum<4>(terms.past[r]) - steps.row_dt[r] * future;
+        direct[r] = group_sum<4>(terms.own[r]) + future;
+    }
+    const float change_low = warp_broadcast(change[0], from), change_high = warp_broadcast(change[1], from);
+    const float direct_low = warp_broadcast(direct[0], from), direct_high = warp_broadcast(direct[1], from);
+    float log_decay = i < 8 ? change_low : change_high;
+#pragma unroll
+    for (int step = 1; step < CHUNK; step *= 2) {
+        const float later = __shfl_down_sync(REDUCE_FULL_WARP, log_decay, step);
+        if (i + step < CHUNK) log_decay += later;
+    }
+    log_decay += behind;
+    const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * -expm1f(-steps.dt);
+    carry->a_log = fmaf(log_decay, -rate * steps.dt, carry->a_log);
+    carry->dt_bias += grad;
+    if (lane < n) a.grad_proj[row_at(q * CHUNK + lane, a.B, MAMBA_PROJ) + MAMBA_DT_COLUMN + head] = grad;
+}
+
+// A column's convolution backward at two snapshots; out: gradients of the in-projection there.
+static __device__ __forceinline__ void convolve_back(TapSums* sums, float* out, const RowTaps& taps,
+                                                     const float (&in)[MAMBA_TAPS + 1], const PairGradient& grad) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        out[e] = 0.0f;
+        sums->bias += grad.v[e];
+#pragma unroll
+        for (int k = 0; k < MAMBA_TAPS; ++k) {
+            sums->tap[k] = fmaf(grad.v[e], in[e + k], sums->tap[k]);
+            out[e] = fmaf(taps.tap[MAMBA_TAPS - 1 - k], grad.v[e + k], out[e]);
+        }
+    }
+}
+
+// The pair's gradients and the three behind them, which the lanes `next` and `after` hold; what lies behind the last
+// pair comes from `behind`, of the first lanes. first: this lane has the first pair; second: or the second.
+static __device__ __forceinline__ PairGradient pair_gradient(const float (&own)[2], const float (&behind)[2], bool first,
+                                                             bool second, int next, int after) {
+    PairGradient grad;
+    grad.v[0] = own[0], grad.v[1] = own[1];
+    grad.v[2] = warp_broadcast(first ? behind[0] : own[0], next);
+    grad.v[3] = warp_broadcast(first ? behind[1] : own[1], next);
+    grad.v[4] = warp_broadcast(first || second ? behind[0] : own[0], after);
+    return grad;
+}
+
+// The head's channels: dx through SiLU and convolution to memory.
+static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackShared& row, const BackArrays& a,
+                                                  const BackInputs& in, const ChunkSums& dx, const float (&slope)[2][4],
+                                                  int q, int n, int head, int lane) {
+    const int g = lane / 4, t = lane % 4, quad = lane & ~3;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int channel = head * MAMBA_HEAD_DIM + g + 8 * r;
+        const RowTaps taps = row.weights.taps(channel);
+        float own[2][2];
+#pragma unroll
+        for (int s = 0; s < 2; ++s) {
+#pragma unroll
+            for (int e = 0; e < 2; ++e) own[s][e] = dx.v[s][2 * r + e] * slope[s][r + 2 * e];
+        }
+#pragma unroll
+        for (int s = 0; s < 2; ++s) {
+            const PairGradient grad = pair_gradient(own[s], s == 0 ? own[1] : carry->ahead[r], t == 0, t == 1,
+                                                    quad | ((t + 1) & 3), quad | ((t + 2) & 3));
+            float inputs[MAMBA_TAPS + 1], out[2];
+            read_pair_inputs(inputs, in.proj, 8 * s + 2 * t, MAMBA_XBC_COLUMN + channel);
+            convolve_back(&carry->taps[r], out, taps, inputs, grad);
+            const int i = 8 * s + 2 * t;
+            float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + MAMBA_XBC_COLUMN + channel;
+            if (i < n) to[0] = out[0];
+            if (i + 1 < n) to[(long long)a.B * MAMBA_PROJ] = out[1];
+        }
+        carry->ahead[r][0] = own[0][0], carry->ahead[r][1] = own[0][1];
+    }
+}
+
+// The warp's four columns of B and C: the heads' parts added, through SiLU and convolution to memory.
+static __device__ __forceinline__ void bc_backward(BackCarry* carry, const BackShared& row, const BackArrays& a,
+                                                   const BackInputs& in, int q, int n, int warp, int lane) {
+    const int c = 4 * warp + lane % 4, pair = lane / 4, i = 2 * pair;
+    const RowTaps taps = row.weights.taps(MAMBA_INNER + c);
+    float inputs[MAMBA_TAPS + 1], pre[2], own[2] = {0.0f, 0.0f}, out[2];
+    read_pair_inputs(inputs, in.proj, i, CHUNK_BC_COLUMN + c);
+    convolve_pair(taps, inputs, pre);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+#pragma unroll
+        for (int head = 0; head < MAMBA_HEADS; ++head) own[e] += row.head[head].v[ChunkTile::at(i + e, c)];
+        own[e] *= lanes_silu_slope(pre[e]);
+    }
+    const PairGradient grad =
+        pair_gradient(own, carry->bc_ahead, pair == 0, pair == 1, (lane + 4) & 31, (lane + 8) & 31);
+    convolve_back(&carry->bc_taps, out, taps, inputs, grad);
+    float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + CHUNK_BC_COLUMN + c;
+    if (i < n) to[0] = out[0];
+    if (i + 1 < n) to[(long long)a.B * MAMBA_PROJ] = out[1];
+    carry->bc_ahead[0] = own[0], carry->bc_ahead[1] = own[1];
+}
+
+// Sum over the eight lanes of one lane % 4.
+static __device__ __forceinline__ float sum_of_rows(float v) {
+#pragma unroll
+    for (int step = 4; step < 32; step *= 2) v += __shfl_xor_sync(REDUCE_FULL_WARP, v, step);
+    return v;
+}
+
+// The row's parts of the small gradients.
+static __device__ __forceinline__ void write_parts(const BackCarry& carry, float* parts, int head, int lane) {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int k = 0; k <= MAMBA_TAPS; ++k) {
+        const float bc = sum_of_rows(k < MAMBA_TAPS ? carry.bc_taps.tap[k] : carry.bc_taps.bias);
+        if (g == 0) parts[k * MAMBA_XBC + MAMBA_INNER + 4 * head + t] = bc;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+            const float x = group_sum<4>(k < MAMBA_TAPS ? carry.taps[r].tap[k] : carry.taps[r].bias);
+            if (t == 0) parts[k * MAMBA_XBC + head * MAMBA_HEAD_DIM + g + 8 * r] = x;
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const float norm = sum_of_rows(carry.norm[k / 2][k % 2]);
+        if (g == 0) parts[ROW_PART_NORM + head * MAMBA_HEAD_DIM + k / 2 * 8 + 2 * t + k % 2] = norm;
+    }
+    const float a_log = group_sum<CHUNK>(carry.a_log), dt_bias = group_sum<CHUNK>(carry.dt_bias);
+    const float skip = warp_sum(carry.skip);
+    if (lane != 0) return;
+    parts[ROW_PART_A_LOG + head] = a_log, parts[ROW_PART_DT + head] = dt_bias, parts[ROW_PART_SKIP + head] = skip;
+}
+
+#endif

@@ -1,0 +1,260 @@
+// A Mamba-2 block in chunks of 16 snapshots, on tensor cores: what its forward and its backward share.
+//
+// Inside a chunk the recurrence of nets/mamba2.cu is a few products of 16 x 16 matrices a head (Dao and Gu 2024, section
+// 6: state space duality). With c_i the log of the decay from the chunk's start to snapshot i, S_0 the state before it:
+//   M_ij = exp(c_i - c_j) dt_j (C_i B_j) for j <= i, plus skip on the diagonal
+//   y_i  = sum_j M_ij x_j + exp(c_i) S_0 C_i,    S_end = exp(c_end) S_0 + sum_j exp(c_end - c_j) dt_j x_j B_j^T
+// No difference of logs is ever positive, so nothing overflows. Operands are rounded to TF32, sums are float32; the state
+// itself is never rounded, only what is read of it.
+// A block of threads owns a row, a warp a head: its 16 channels, and four of the 32 columns of B and C, which all heads
+// share. Who holds what, with g = lane / 4 and t = lane % 4: "rows" g and g + 8 and columns 2t, 2t + 1, 2t + 8, 2t + 9 of
+// a 16 x 16 matrix, which is how a sum of products lies in the registers and, at the same time, how an operand may lie
+// there whose columns are summed over: the order in which k is counted is free, so products follow one another
+// without an exchange between lanes.
+// Snapshots behind the window have dt = 0 and gradients 0: they change no state and no sum.
+// Edge cases: NaN and infinity spoil their row, and there the whole chunk: a masked element of M times NaN is NaN.
+#pragma once
+#include "cuda_only/mma.cuh"
+#include "fused/mamba2_pipeline.cuh"
+
+#define CHUNK 16                          // snapshots
+#define CHUNK_THREADS (32 * MAMBA_HEADS)
+#define CHUNK_STRIDE (MAMBA_PROJ + 4)     // floats between snapshots: pairs of them 24 banks apart
+#define CHUNK_STATES (MAMBA_INNER * MAMBA_STATE)  // of a row: as many as a chunk has channels
+#define CHUNK_BC_COLUMN (MAMBA_XBC_COLUMN + MAMBA_INNER)  // first column of B in the in-projection
+#define CHUNK_LOG2_E 1.44269504f
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+// A chunk of the in-projection behind the three snapshots before it, which the convolution looks at.
+struct ChunkInputs {
+    alignas(16) float snapshot[ROW_BEFORE + CHUNK][CHUNK_STRIDE];
+};
+
+// 16 snapshots x 32 columns, rounded to TF32: B and C, or x and dy of a head.
+struct ChunkTile {
+    alignas(16) float v[CHUNK * 32];
+
+    // Where an element lies: eight columns move together, so that rows and columns can both be read without conflict.
+    static __device__ __forceinline__ int at(int i, int c) {
+        return i * 32 + (((c >> 3) ^ (i & 3) ^ ((i >> 2) & 1)) << 3) + ((c & 7) ^ ((i >> 3) << 2));
+    }
+};
+
+// An operand: v[s][r + 2 e] is element (outer g + 8 r, inner 8 s + 2 t + e), where inner is summed over.
+struct ChunkOperand {
+    unsigned int v[2][4];
+};
+
+// 16 x 16 sums: v[j][2 r + e] is element (row g + 8 r, column 8 j + 2 t + e).
+struct ChunkSums {
+    float v[2][4];
+};
+
+static __device__ __forceinline__ void clear_sums(ChunkSums* sums) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) sums->v[k / 4][k % 4] = 0.0f;
+}
+
+// sums += a b^T over the inner index; rows are a's outer index, columns b's.
+static __device__ __forceinline__ void multiply(ChunkSums* sums, const ChunkOperand& a, const ChunkOperand& b) {
+#pragma unroll
+    for (int s = 0; s < 2; ++s) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const unsigned int right[2] = {b.v[s][j], b.v[s][2 + j]};
+            mma_tf32(sums->v[j], a.v[s], right);
+        }
+    }
+}
+
+// Sums as an operand: rows become the outer, columns the inner index.
+static __device__ __forceinline__ ChunkOperand operand_of(const ChunkSums& sums) {
+    ChunkOperand operand;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_tf32(sums.v[k / 4][(k % 2) * 2 + k % 4 / 2]);
+    return operand;
+}
+
+// Columns `first` to `first` + 15 of a tile: outer snapshots, inner columns.
+static __device__ __forceinline__ ChunkOperand tile_rows(const ChunkTile& tile, int first, int g, int t) {
+    ChunkOperand operand;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        const int s = k / 2, r = k % 2;
+        const float2 two = *(const float2*)&tile.v[ChunkTile::at(g + 8 * r, first + 8 * s + 2 * t)];
+        operand.v[s][r] = __float_as_uint(two.x), operand.v[s][2 + r] = __float_as_uint(two.y);
+    }
+    return operand;
+}
+
+// The same turned round: outer columns, inner snapshots.
+static __device__ __forceinline__ ChunkOperand tile_columns(const ChunkTile& tile, int first, int g, int t) {
+    ChunkOperand operand;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
+        operand.v[s][k % 4] = __float_as_uint(tile.v[ChunkTile::at(8 * s + 2 * t + e, first + g + 8 * r)]);
+    }
+    return operand;
+}
+
+// How many snapshots of chunk q the window has.
+static __device__ __forceinline__ int chunk_size(int q, int W) { return W - q * CHUNK < CHUNK ? W - q * CHUNK : CHUNK; }
+
+static __device__ __forceinline__ int chunk_count(int W) { return (W + CHUNK - 1) / CHUNK; }
+
+// Where the state before chunk q > 0 is kept, in a buffer of 128 floats a token: in the place of the chunk before it,
+// which is whole. A head's 16 channels x 16 states lie together.
+static __device__ __forceinline__ long long state_at(int q, int B, int head) {
+    return ((long long)(q - 1) * CHUNK * B + (long long)blockIdx.x * CHUNK) * MAMBA_INNER + head * 16 * MAMBA_STATE;
+}
+
+// Starts the copy of chunk q; outside the window zeros.
+static __device__ __forceinline__ void load_inputs(ChunkInputs* to, const float* proj, int q, int W, int B, int warp,
+                                                   int lane) {
+    const int n = chunk_size(q, W);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        const int i = 2 * warp + k, w = q * CHUNK + (i < n ? i : 0);
+        const float* from = proj + row_at(w, B, MAMBA_PROJ);
+#pragma unroll
+        for (int c = lane; c < MAMBA_PROJ / 4; c += 32) {
+            copy16_async(&to->snapshot[ROW_BEFORE + i][4 * c], from + 4 * c, i < n ? 16 : 0);
+        }
+    }
+    if (warp >= ROW_BEFORE) return;
+    const int w = q * CHUNK - ROW_BEFORE + warp;
+    const float* from = proj + row_at(w < 0 ? 0 : w, B, MAMBA_PROJ) + MAMBA_XBC_COLUMN;
+    for (int c = lane; c < MAMBA_XBC / 4; c += 32) {
+        copy16_async(&to->snapshot[warp][MAMBA_XBC_COLUMN + 4 * c], from + 4 * c, w < 0 ? 0 : 16);
+    }
+}
+
+// Weights of a block that are read once a chunk; in shared memory they cost no register in between.
+struct ChunkWeights {
+    float tap[MAMBA_TAPS * MAMBA_XBC], bias[MAMBA_XBC];
+    alignas(16) float norm[MAMBA_INNER];
+
+    __device__ __forceinline__ RowTaps taps(int column) const { return row_taps(tap, bias, column); }
+};
+
+static __device__ __forceinline__ void load_weights(ChunkWeights* to, const float* conv_w, const float* conv_b,
+                                                    const float* norm_w) {
+    for (int i = (int)threadIdx.x; i < MAMBA_TAPS * MAMBA_XBC; i += CHUNK_THREADS) to->tap[i] = conv_w[i];
+    if (threadIdx.x < MAMBA_XBC) to->bias[threadIdx.x] = conv_b[threadIdx.x];
+    if (threadIdx.x < MAMBA_INNER) to->norm[threadIdx.x] = norm_w[threadIdx.x];
+}
+
+// The convolution before SiLU of a column at snapshots i and i + 1; in: its inputs from snapshot i - 3 on.
+static __device__ __forceinline__ void convolve_pair(const RowTaps& taps, const float (&in)[MAMBA_TAPS + 1], float* pre) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+        pre[e] = taps.bias;
+#pragma unroll
+        for (int k = 0; k < MAMBA_TAPS; ++k) pre[e] = fmaf(taps.tap[k], in[e + k], pre[e]);
+    }
+}
+
+static __device__ __forceinline__ void read_pair_inputs(float (&in)[MAMBA_TAPS + 1], const ChunkInputs& inputs, int i,
+                                                        int column) {
+#pragma unroll
+    for (int k = 0; k <= MAMBA_TAPS; ++k) in[k] = inputs.snapshot[i + k][column];
+}
+
+// x of the head before SiLU, pre[s][r + 2 e] of channel g + 8 r at snapshot 8 s + 2 t + e: as a turned operand lies.
+static __device__ __forceinline__ void convolve_x(float (&pre)[2][4], const ChunkInputs& inputs,
+                                                  const ChunkWeights& weights, int head, int g, int t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int channel = head * MAMBA_HEAD_DIM + g + 8 * r;
+        const RowTaps taps = weights.taps(channel);
+#pragma unroll
+        for (int s = 0; s < 2; ++s) {
+            float in[MAMBA_TAPS + 1], two[2];
+            read_pair_inputs(in, inputs, 8 * s + 2 * t, MAMBA_XBC_COLUMN + channel);
+            convolve_pair(taps, in, two);
+            pre[s][r] = two[0], pre[s][2 + r] = two[1];
+        }
+    }
+}
+
+// The warp's four columns of B and C into the tile: a lane has column 4 warp + lane % 4 at snapshots 2 q and 2 q + 1,
+// q = lane / 4.
+static __device__ __forceinline__ void convolve_bc(ChunkTile* tile, const ChunkInputs& inputs,
+                                                   const ChunkWeights& weights, int warp, int lane) {
+    const int c = 4 * warp + lane % 4, i = lane / 4 * 2;
+    float in[MAMBA_TAPS + 1], pre[2];
+    read_pair_inputs(in, inputs, i, CHUNK_BC_COLUMN + c);
+    convolve_pair(weights.taps(MAMBA_INNER + c), in, pre);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) tile->v[ChunkTile::at(i + e, c)] = __uint_as_float(to_tf32(lanes_silu(pre[e])));
+}
+
+// A head's step sizes in a chunk. Of its own snapshot lane % 16 a lane holds dt and log2 of the decay from the chunk's
+// start; and the same of the snapshots that its rows and columns are.
+struct ChunkSteps {
+    float dt, log, log_end;
+    float row_log[2], row_dt[2];        // snapshots g, g + 8
+    float column_log[2][2], column_dt[2][2];  // [s][e]: snapshot 8 s + 2 t + e
+
+    // exp of a difference of logs.
+    static __device__ __forceinline__ float power(float log2) { return lanes_exp2(log2); }
+};
+
+// rate: -exp(a_log) log2 e of the head.
+static __device__ __forceinline__ ChunkSteps chunk_steps(const ChunkInputs& inputs, float dt_bias, float rate, int n,
+                                                         int head, int lane) {
+    const int i = lane % CHUNK, g = lane / 4, t = lane % 4;
+    ChunkSteps steps;
+    const float raw = inputs.snapshot[ROW_BEFORE + i][MAMBA_DT_COLUMN + head];
+    steps.dt = i < n ? softplus(raw + dt_bias) : 0.0f;
+    steps.log = rate * steps.dt;
+#pragma unroll
+    for (int step = 1; step < CHUNK; step *= 2) {
+        const float before = __shfl_up_sync(REDUCE_FULL_WARP, steps.log, step);
+        if (i >= step) steps.log += before;
+    }
+    steps.log_end = warp_broadcast(steps.log, CHUNK - 1);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+        steps.row_log[k] = warp_broadcast(steps.log, g + 8 * k);
+        steps.row_dt[k] = warp_broadcast(steps.dt, g + 8 * k);
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+            steps.column_log[k][e] = warp_broadcast(steps.log, 8 * k + 2 * t + e);
+            steps.column_dt[k][e] = warp_broadcast(steps.dt, 8 * k + 2 * t + e);
+        }
+    }
+    return steps;
+}
+
+// y in rows g and g + 8: with M and the state before the chunk; cb: C_i B_j; x: turned operand.
+static __device__ __forceinline__ ChunkSums chunk_output(const ChunkSums& cb, const ChunkSteps& steps, float skip,
+                                                         const ChunkOperand& c, const ChunkOperand& state,
+                                                         const ChunkOperand& x, int g, int t) {
+    ChunkSums y, m;
+    clear_sums(&y);
+    multiply(&y, c, state);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float kept = ChunkSteps::power(steps.row_log[r]);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const int j = k / 2, e = k % 2, row = g + 8 * r, column = 8 * j + 2 * t + e;
+            y.v[j][2 * r + e] *= kept;
+            const float decay = ChunkSteps::power(steps.row_log[r] - steps.column_log[j][e]);
+            const float through = cb.v[j][2 * r + e] * (decay * steps.column_dt[j][e]);
+            m.v[j][2 * r + e] = row > column ? through : row == column ? through + skip : 0.0f;
+        }
+    }
+    multiply(&y, operand_of(m), x);
+    return y;
+}
+
+// Two adjacent columns of an array in shared or device memory.
+static __device__ __forceinline__ float2 two_at(const float* from) { return *(const float2*)from; }
+
+static __device__ __forceinline__ void put_two(float* to, float a, float b) { *(float2*)to = make_float2(a, b); }
+
+#endif

@@ -1,0 +1,166 @@
+// A Mamba-2 block between its two projections, forward, on tensor cores: mamba2_chunk.cuh has the form.
+//
+// Does what mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward and mamba2_norm_forward do (nets/mamba2.cu). For
+// the backward it keeps, in the place of s, the states before each chunk but the first (mamba2_chunk.cuh, state_at), and
+// rstd. Bytes a token: 1,184 read, 512 written, and 516 more where the backward follows.
+// While a chunk is worked on the next one is copied to shared memory. Two barriers a chunk.
+// Shared memory: 51 kB, dynamic. Edge cases: mamba2_chunk.cuh.
+#include "cuda_only/mamba2_chunk.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+struct ForwardArrays {
+    const float *proj, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *norm_w;
+    float *s, *norm, *rstd;
+    int W, B;
+};
+
+// squares: of u, one sum a head.
+struct ForwardShared {
+    ChunkInputs inputs[2];
+    ChunkWeights weights;
+    ChunkTile bc;
+    alignas(16) float squares[CHUNK][MAMBA_HEADS];
+};
+
+// S = exp(c_end) S + sum_j exp(c_end - c_j) dt_j x_j B_j^T; rows are channels.
+static __device__ __forceinline__ void next_state(ChunkSums* state, const ChunkOperand& x, const ChunkSteps& steps,
+                                                  const ChunkOperand& b_turned) {
+    const float kept = ChunkSteps::power(steps.log_end);
+    ChunkOperand weighted;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, e = k % 4 / 2;
+        state->v[s][k % 4] *= kept;
+        const float weight = ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
+        weighted.v[s][k % 4] = to_tf32(weight * __uint_as_float(x.v[s][k % 4]));
+    }
+    multiply(state, weighted, b_turned);
+}
+
+// The head's channels of chunk q up to u = y SiLU(z), which comes back; the sums of its squares go to shared memory.
+static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, ForwardShared* row, const ChunkInputs& inputs,
+                                                        const float (&values)[3], int n, int head, int lane) {
+    const int g = lane / 4, t = lane % 4;
+    float pre[2][4];
+    ChunkOperand x;
+    convolve_x(pre, inputs, row->weights, head, g, t);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) x.v[k / 4][k % 4] = to_tf32(lanes_silu(pre[k / 4][k % 4]));
+    const ChunkSteps steps = chunk_steps(inputs, values[0], values[1], n, head, lane);
+    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    ChunkSums cb;
+    clear_sums(&cb);
+    multiply(&cb, c, tile_rows(row->bc, 0, g, t));
+    ChunkSums u = chunk_output(cb, steps, values[2], c, operand_of(*state), x, g, t);
+    next_state(state, x, steps, tile_columns(row->bc, 0, g, t));
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const float* z = &inputs.snapshot[ROW_BEFORE + g + 8 * r][head * MAMBA_HEAD_DIM + 2 * t];
+        float square = 0.0f;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const float2 two = two_at(z + 8 * j);
+            float* at = &u.v[j][2 * r];
+            at[0] *= lanes_silu(two.x), at[1] *= lanes_silu(two.y);
+            square = fmaf(at[0], at[0], fmaf(at[1], at[1], square));
+        }
+        square = group_sum<4>(square);
+        if (t == 0) row->squares[g + 8 * r][head] = square;
+    }
+    return u;
+}
+
+// Norm of chunk q from the squares of all heads.
+template <bool KEEP>
+static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, const ForwardShared& row,
+                                                       const ChunkSums& u, int q, int n, int head, int lane) {
+    const int g = lane / 4, t = lane % 4, column = head * MAMBA_HEAD_DIM + 2 * t;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        const int i = g + 8 * r;
+        const float4 *parts = (const float4*)row.squares[i], first = parts[0], last = parts[1];
+        const float square = ((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w));
+        const float rstd = 1.0f / sqrtf(square / MAMBA_INNER + MAMBA_NORM_EPS);
+        if (i >= n) continue;
+        float* to = a.norm + row_at(q * CHUNK + i, a.B, MAMBA_INNER) + column;
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            const float2 w = two_at(&row.weights.norm[column + 8 * j]);
+            put_two(to + 8 * j, u.v[j][2 * r] * (rstd * w.x), u.v[j][2 * r + 1] * (rstd * w.y));
+        }
+        if (KEEP && head == 0 && t == 0) a.rstd[row_at(q * CHUNK + i, a.B, 1)] = rstd;
+    }
+}
+
+// The state before chunk q > 0, for the backward.
+static __device__ __forceinline__ void keep_state(const ForwardArrays& a, const ChunkSums& state, int q, int head,
+                                                  int lane) {
+    float* to = a.s + state_at(q, a.B, head) + lane / 4 * MAMBA_STATE + lane % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+        put_two(to + k % 2 * 8 * MAMBA_STATE + k / 2 * 8, state.v[k / 2][k % 2 * 2], state.v[k / 2][k % 2 * 2 + 1]);
+    }
+}
+
+// KEEP: states and rstd are written for the backward.
+template <bool KEEP>
+static __device__ __forceinline__ void forward_row(const ForwardArrays& a, ForwardShared* row) {
+    const int lane = (int)threadIdx.x % 32, head = (int)threadIdx.x / 32, chunks = chunk_count(a.W);
+    load_inputs(&row->inputs[0], a.proj, 0, a.W, a.B, head, lane);
+    copy_commit();
+    load_weights(&row->weights, a.conv_w, a.conv_b, a.norm_w);
+    const float values[3] = {a.dt_bias[head], -expf(a.a_log[head]) * CHUNK_LOG2_E, a.skip[head]};
+    ChunkSums state;
+    clear_sums(&state);
+    copy_wait<0>();
+    __syncthreads();
+    convolve_bc(&row->bc, row->inputs[0], row->weights, head, lane);
+    for (int q = 0; q < chunks; ++q) {
+        const int n = chunk_size(q, a.W);
+        __syncthreads();  // B and C are there, and nobody reads the other place any more
+        if (q + 1 < chunks) load_inputs(&row->inputs[(q + 1) & 1], a.proj, q + 1, a.W, a.B, head, lane);
+        copy_commit();
+        if (KEEP && q > 0) keep_state(a, state, q, head, lane);
+        const ChunkSums u = gated_chunk(&state, row, row->inputs[q & 1], values, n, head, lane);
+        copy_wait<0>();
+        __syncthreads();  // the squares are there, and the next chunk
+        normalise_chunk<KEEP>(a, *row, u, q, n, head, lane);
+        if (q + 1 < chunks) convolve_bc(&row->bc, row->inputs[(q + 1) & 1], row->weights, head, lane);
+    }
+}
+
+#endif
+
+// mamba2_chunk_forward: a block between its projections; states and rstd stay for the backward.
+// launch: blocks B, block 256, shared 51872
+// fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
+// One block a row. proj [W, B, 296]; conv_w [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128];
+// s [W, B, 128]: states; norm [W, B, 128]; rstd [W, B].
+extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward(
+    const float* __restrict__ proj, const float* __restrict__ conv_w, const float* __restrict__ conv_b,
+    const float* __restrict__ dt_bias, const float* __restrict__ a_log, const float* __restrict__ skip,
+    const float* __restrict__ norm_w, float* __restrict__ s, float* __restrict__ norm, float* __restrict__ rstd, int W,
+    int B) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    extern __shared__ __align__(16) float chunk_memory[];
+    static_assert(sizeof(ForwardShared) == 51872, "the launch line names the size");
+    forward_row<true>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, s, norm, rstd, W, B},
+                      (ForwardShared*)chunk_memory);
+#endif
+}
+
+// mamba2_chunk_forward_only: the same where no backward follows.
+// launch: blocks B, block 256, shared 51872
+// fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
+// One block a row; parameters as above.
+extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward_only(
+    const float* __restrict__ proj, const float* __restrict__ conv_w, const float* __restrict__ conv_b,
+    const float* __restrict__ dt_bias, const float* __restrict__ a_log, const float* __restrict__ skip,
+    const float* __restrict__ norm_w, float* __restrict__ norm, int W, int B) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    extern __shared__ __align__(16) float chunk_memory[];
+    forward_row<false>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, (float*)0, norm, (float*)0, W, B},
+                       (ForwardShared*)chunk_memory);
+#endif
+}

@@ -1,0 +1,113 @@
+"""Oracles of the Mamba-2 kernels with tensor cores: against the single kernels, which know no chunks and no TF32."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.encoder_fused import block_inputs, steps_backward, steps_forward
+from foxhunt_cli.oracles.encoder_rig import HEADS, STATE, TAPS, XBC, H
+
+# Relative L2 of a buffer: TF32 keeps 10 bits of an operand, up to 5e-4 a product, averaged over a sum and carried along
+# by a few products in a row.
+TF32 = 2e-3
+
+# (W, B): one snapshot, part of a chunk of 16, whole chunks, a last chunk of one and of all but one, preset windows.
+SIZES = ((1, 1), (3, 2), (16, 1), (17, 3), (32, 2), (47, 2), (64, 1))
+
+_KEPT = ("norm", "rstd")
+_COLUMNS = {"z": H, "x": H, "B": STATE, "C": STATE, "dt": HEADS}
+
+
+def distance(want: np.ndarray, got: np.ndarray) -> float:
+    """Relative L2 of two arrays of one shape; 0 where both are nothing but zeros."""
+    return float(np.linalg.norm(want - got) / (np.linalg.norm(want) or 1.0)) if want.shape == got.shape else np.inf
+
+
+def compare_forward(t: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
+    """Both forward kernels against the steps; inputs and what the first one left come back."""
+    want = steps_forward(t, inputs, W, B)
+    got = t.run("mamba2_chunk_forward", inputs, W=W, B=B)
+    for name in _KEPT:
+        t.close(f"{case}: {name}, relative L2", 0.0, distance(want[name], got[name]), TF32)
+    alone = t.run("mamba2_chunk_forward_only", inputs, W=W, B=B)
+    t.equal(f"{case}: norm, forward only", got["norm"], alone["norm"])
+    return inputs | got
+
+
+def compare_backward(t: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> None:
+    """The backward kernel, after its forward, against the steps after theirs."""
+    want = steps_backward(t, steps_forward(t, inputs, W, B), W, B)
+    got = t.run("mamba2_chunk_backward", compare_forward(t, case, inputs, W, B), W=W, B=B)
+    edges = np.cumsum([0, *_COLUMNS.values()])
+    for name, first, end in zip(_COLUMNS, edges[:-1], edges[1:], strict=True):
+        pair = (array["grad_proj"][..., first:end] for array in (want, got))
+        t.close(f"{case}: gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
+    sums = {
+        "taps and bias": want["grad_conv"].reshape(B, -1),
+        "dt_bias": want["grad_proj"][..., H + XBC :].sum(0),
+        "a_log": want["grad_head"][:, 0],
+        "skip": want["grad_head"][:, 1],
+        "norm weights": want["norm"].sum(0),
+    }
+    parts = np.split(got["parts"], np.cumsum([(TAPS + 1) * XBC, HEADS, HEADS, HEADS]), -1)
+    for (name, value), part in zip(sums.items(), parts, strict=True):
+        t.close(f"{case}: {name}, a row, relative L2", 0.0, distance(value, part), TF32)
+
+
+def compare_sizes(t: Trial, sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
+    """Forward and backward at several sizes, with the step sizes that training starts at."""
+    for W, B in sizes:
+        inputs = block_inputs(W, B)
+        inputs["dt_bias"] -= 2.0
+        compare_backward(t, f"W {W}, B {B}", inputs, W, B)
+
+
+def compare_decays(t: Trial) -> None:
+    """Heads that forget everything at once, nothing at all, and in between."""
+    W, B = 19, 2
+    inputs = block_inputs(W, B)
+    inputs["dt_bias"] = np.array([-30.0, -12.0, -6.0, -2.0, 0.0, 4.0, 40.0, 300.0], np.float32)
+    inputs["a_log"] = np.array([0.0, 3.0, -3.0, 0.0, 1.0, 2.0, 0.0, 3.0], np.float32)
+    compare_forward(t, "decays", inputs, W, B)
+    chunk = t.run("mamba2_chunk_backward", inputs | t.run("mamba2_chunk_forward", inputs, W=W, B=B), W=W, B=B)
+    want = steps_backward(t, steps_forward(t, inputs, W, B), W, B)
+    for name in ("grad_proj", "parts"):
+        t.true(f"{name} is finite", np.isfinite(chunk[name]).all())
+    for name, columns in (("z, x, B and C", slice(0, H + XBC)), ("dt", slice(H + XBC, None))):
+        pair = (array["grad_proj"][..., columns] for array in (want, chunk))
+        t.close(f"gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
+
+
+def compare_rows(t: Trial) -> None:
+    """A row depends on nothing but itself, and a NaN spoils no other row and no chunk before its own."""
+    W, B = 40, 3
+    inputs = block_inputs(W, B)
+    spoilt = {**inputs, "proj": inputs["proj"].copy()}
+    spoilt["proj"][20, 1, H + 3] = np.nan
+    clean, dirty = (a | t.run("mamba2_chunk_forward", a, W=W, B=B) for a in (inputs, spoilt))
+    t.equal("norm of the other rows", clean["norm"][:, [0, 2]], dirty["norm"][:, [0, 2]])
+    t.equal("norm of its row, chunks before", clean["norm"][:16, 1], dirty["norm"][:16, 1])
+    t.true("norm of its row, from it on", np.isnan(dirty["norm"][20:, 1]).all())
+    clean, dirty = (t.run("mamba2_chunk_backward", a, W=W, B=B) for a in (clean, dirty))
+    t.equal("gradient of the other rows", clean["grad_proj"][:, [0, 2]], dirty["grad_proj"][:, [0, 2]])
+    t.equal("parts of the other rows", clean["parts"][[0, 2]], dirty["parts"][[0, 2]])
+    t.true("parts of its row", np.isnan(dirty["parts"][1]).any())
+
+
+@oracle("encoder")
+def mamba2_chunks_match_the_steps(t: Trial) -> None:
+    t.needs_tensor_cores()
+    compare_sizes(t, (*SIZES, (48, 300)))
+
+
+@oracle("encoder")
+def mamba2_chunks_with_extreme_decays(t: Trial) -> None:
+    t.needs_tensor_cores()
+    compare_decays(t)
+
+
+@oracle("encoder")
+def mamba2_chunks_keep_rows_apart(t: Trial) -> None:
+    t.needs_tensor_cores()
+    compare_rows(t)
