@@ -25,9 +25,10 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
     __syncwarp();  // x and dy are there
     StepTerms terms = {};
     const float behind = carry->log_decay;
-    const ChunkSums dx = scan_backward(row, carry, &terms, y, in.state[head], steps, values[2], head, g, t);
+    ChunkOperand n_turned;
+    channels_backward(*row, carry, &terms, &n_turned, a, in, steps, slope, values[2], q, n, head, lane);
+    maps_backward(row, carry, &terms, n_turned, in.state[head], steps, head, g, t);
     step_gradients(carry, a, terms, steps, behind, values[1], q, n, head, lane);
-    x_backward(carry, *row, a, in, dx, slope, q, n, head, lane);
 }
 
 static __device__ __forceinline__ void backward_row(const BackArrays& a, BackShared* row) {

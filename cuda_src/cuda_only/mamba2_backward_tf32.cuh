@@ -242,56 +242,6 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
     carry->log_decay = warp_sum(product);
 }
 
-// The scan backward: dx of the head comes back, rows channels and columns snapshots; its parts of dB and dC take the
-// place of x and dy.
-static __device__ __forceinline__ ChunkSums scan_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
-                                                          const ChunkSums& dy, const float* state,
-                                                          const ChunkSteps& steps, float skip, int head, int g, int t) {
-    const ChunkOperand b = tile_rows(row->bc, 0, g, t), c = tile_rows(row->bc, MAMBA_STATE, g, t);
-    const ChunkOperand x = tile_rows(row->head[head], 0, g, t), dy_rows = operand_of(dy);
-    const ChunkOperand dy_turned = tile_columns(row->head[head], MAMBA_HEAD_DIM, g, t);
-    const ChunkOperand c_turned = tile_columns(row->bc, MAMBA_STATE, g, t);
-    ChunkSums bc, xdy, dx, db, dc;
-    ChunkOperand m, n;
-    clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx), clear_sums(&db), clear_sums(&dc);
-    multiply(&bc, b, c);
-    multiply(&xdy, x, dy_rows);
-    turned_maps(&m, &n, terms, &carry->skip, steps, skip, bc, xdy, g, t);
-    multiply(&dx, operand_of(carry->state), b);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) {
-        const int s = k / 4, e = k % 2;
-        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
-    }
-    multiply(&dx, dy_turned, m);
-    multiply(&db, x, operand_of(carry->turned));
-    float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log[r]);
-        scale[r] = kept[r] * steps.row_dt[r];
-    }
-    scale_rows(&db, b, scale, products);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r], products[r], terms->future[r]), products[r] = 0.0f;
-    multiply(&db, n, c_turned);
-    carry_state(carry, steps, dy_turned, c_turned, state_operand(state, g, t));
-    __syncwarp();  // everybody has read x and dy
-    put_rows(&row->head[head], db, 0, g, t);
-    multiply(&dc, dy_rows, state_turned(state, g, t));
-#pragma unroll
-    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log[r]);
-    scale_rows(&dc, c, scale, products);
-#pragma unroll
-    for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);
-    clear_sums(&bc), clear_sums(&xdy);
-    multiply(&bc, c, b);
-    multiply(&xdy, dy_rows, x);
-    multiply(&dc, straight_map(terms, steps, bc, xdy, g, t), tile_columns(row->bc, 0, g, t));
-    put_rows(&row->head[head], dc, MAMBA_STATE, g, t);
-    return dx;
-}
-
 // Gradients of the head's step sizes; behind: <H, S_end>.
 static __device__ __forceinline__ void step_gradients(BackCarry* carry, const BackArrays& a, const StepTerms& terms,
                                                       const ChunkSteps& steps, float behind, float rate, int q, int n,
@@ -375,6 +325,67 @@ static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackSh
         }
         carry->ahead[r][0] = own[0][0], carry->ahead[r][1] = own[0][1];
     }
+}
+
+// The gradients of the head's channels, through SiLU and convolution to memory; n_turned: N with the later snapshot inside.
+static __device__ __forceinline__ void channels_backward(const BackShared& row, BackCarry* carry, StepTerms* terms,
+                                                         ChunkOperand* n_turned, const BackArrays& a,
+                                                         const BackInputs& in, const ChunkSteps& steps,
+                                                         const float (&slope)[2][4], float skip, int q, int n, int head,
+                                                         int lane) {
+    const int g = lane / 4, t = lane % 4;
+    const ChunkOperand b = tile_rows(row.bc, 0, g, t);
+    ChunkSums bc, xdy, dx;
+    ChunkOperand m;
+    clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx);
+    multiply(&bc, b, tile_rows(row.bc, MAMBA_STATE, g, t));
+    multiply(&xdy, tile_rows(row.head[head], 0, g, t), tile_rows(row.head[head], MAMBA_HEAD_DIM, g, t));
+    turned_maps(&m, n_turned, terms, &carry->skip, steps, skip, bc, xdy, g, t);
+    multiply(&dx, operand_of(carry->state), b);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+        const int s = k / 4, e = k % 2;
+        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
+    }
+    multiply(&dx, tile_columns(row.head[head], MAMBA_HEAD_DIM, g, t), m);
+    x_backward(carry, row, a, in, dx, slope, q, n, head, lane);
+}
+
+// The head's parts of dB and dC, which take the place of x and dy; then the state's gradient goes on.
+static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
+                                                     const ChunkOperand& n_turned, const float* state,
+                                                     const ChunkSteps& steps, int head, int g, int t) {
+    ChunkTile* tile = &row->head[head];
+    const ChunkOperand x = tile_rows(*tile, 0, g, t), dy = tile_rows(*tile, MAMBA_HEAD_DIM, g, t);
+    const ChunkOperand dy_turned = tile_columns(*tile, MAMBA_HEAD_DIM, g, t);
+    __syncwarp();  // everybody has read x and dy
+    const ChunkOperand b = tile_rows(row->bc, 0, g, t), c_turned = tile_columns(row->bc, MAMBA_STATE, g, t);
+    ChunkSums db, dc, cb, dyx;
+    clear_sums(&db), clear_sums(&dc), clear_sums(&cb), clear_sums(&dyx);
+    multiply(&db, x, operand_of(carry->turned));
+    float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log[r]);
+        scale[r] = kept[r] * steps.row_dt[r];
+    }
+    scale_rows(&db, b, scale, products);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r], products[r], terms->future[r]), products[r] = 0.0f;
+    multiply(&db, n_turned, c_turned);
+    put_rows(tile, db, 0, g, t);
+    carry_state(carry, steps, dy_turned, c_turned, state_operand(state, g, t));
+    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    multiply(&dc, dy, state_turned(state, g, t));
+#pragma unroll
+    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log[r]);
+    scale_rows(&dc, c, scale, products);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);
+    multiply(&cb, c, b);
+    multiply(&dyx, dy, x);
+    multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), tile_columns(row->bc, 0, g, t));
+    put_rows(tile, dc, MAMBA_STATE, g, t);
 }
 
 // The warp's four columns of B and C: the heads' parts added, through SiLU and convolution to memory.
