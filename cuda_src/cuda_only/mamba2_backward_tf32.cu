@@ -17,7 +17,7 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
     float rstd[2], slope[2][4];
 #pragma unroll
     for (int r = 0; r < 2; ++r) rstd[r] = g + 8 * r < n ? a.rstd[row_at(q * CHUNK + g + 8 * r, a.B, 1)] : 0.0f;
-    const ChunkSteps steps = chunk_steps(in.proj, values[0], -values[1] * CHUNK_LOG2_E, n, head, lane);
+    const ChunkSteps steps = chunk_steps(row->steps[head], in.proj, values[0], -values[1] * CHUNK_LOG2_E, n, head, lane);
     ChunkSums y = output_again(row, in, steps, slope, values[2], head, g, t);
     gate_parts(row, carry, in, y, rstd, head, g, t);
     __syncthreads();  // the norm's means are there
@@ -58,7 +58,7 @@ static __device__ __forceinline__ void backward_row(const BackArrays& a, BackSha
 #endif
 
 // mamba2_chunk_backward: from the gradient of the normalised output to that of the in-projection.
-// launch: blocks B, block 256, shared 106144
+// launch: blocks B, block 256, shared 107168
 // fuses: mamba2_norm_backward, mamba2_scan_backward_bc, mamba2_scan_backward_x, mamba2_scan_backward_dt, mamba2_conv_backward
 // One block a row. proj, grad_proj [W, B, 296]; s [W, B, 128]: states of mamba2_chunk_forward; rstd [W, B]; conv_w
 // [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128]; grad [W, B, 128]: dL/dnorm; parts [B, 952]: taps
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) mamba2_chunk_backward(
     const float* __restrict__ grad, float* __restrict__ grad_proj, float* __restrict__ parts, int W, int B) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     extern __shared__ __align__(16) float chunk_memory[];
-    static_assert(sizeof(BackShared) == 106144, "the launch line names the size");
+    static_assert(sizeof(BackShared) == 107168, "the launch line names the size");
     backward_row({proj, s, rstd, conv_w, conv_b, dt_bias, a_log, skip, norm_w, grad, grad_proj, parts, W, B},
                  (BackShared*)chunk_memory);
 #endif

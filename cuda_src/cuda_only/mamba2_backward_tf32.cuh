@@ -31,7 +31,7 @@ struct BackShared {
     BackInputs inputs[2];
     ChunkWeights weights;
     ChunkTile bc, head[MAMBA_HEADS];
-    alignas(16) float means[CHUNK][MAMBA_HEADS];
+    alignas(16) float means[CHUNK][MAMBA_HEADS], steps[MAMBA_HEADS][2 * CHUNK];
 };
 
 // Gradients before SiLU of a column at snapshots i and i + 1 and at the three after them.
@@ -173,12 +173,12 @@ static __device__ __forceinline__ void turned_maps(ChunkOperand* m, ChunkOperand
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 4 / 2, e = k % 2, j = g + 8 * r, i = 8 * s + 2 * t + e;
-        const float power = ChunkSteps::power(steps.column_log[s][e] - steps.row_log[r]);
+        const float power = ChunkSteps::power(steps.column_log(s, e) - steps.row_log(r));
         const float decay = i >= j ? power : 0.0f, x = xdy.v[s][k % 4], b = decay * bc.v[s][k % 4];
         if (i == j) terms->own[r] += b * x, *skip_sum += x;
         else terms->future[r] = fmaf(b, x, terms->future[r]);
-        through.v[s][k % 4] = fmaf(b, steps.row_dt[r], i == j ? skip : 0.0f);
-        wanted.v[s][k % 4] = decay * steps.row_dt[r] * x;
+        through.v[s][k % 4] = fmaf(b, steps.row_dt(r), i == j ? skip : 0.0f);
+        wanted.v[s][k % 4] = decay * steps.row_dt(r) * x;
     }
     *m = operand_of(through), *n = operand_of(wanted);
 }
@@ -190,8 +190,8 @@ static __device__ __forceinline__ ChunkOperand straight_map(StepTerms* terms, co
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 4 / 2, e = k % 2, i = g + 8 * r, j = 8 * s + 2 * t + e;
-        const float power = ChunkSteps::power(steps.row_log[r] - steps.column_log[s][e]);
-        n.v[s][k % 4] = i >= j ? power * steps.column_dt[s][e] * dyx.v[s][k % 4] : 0.0f;
+        const float power = ChunkSteps::power(steps.row_log(r) - steps.column_log(s, e));
+        n.v[s][k % 4] = i >= j ? power * steps.column_dt(s, e) * dyx.v[s][k % 4] : 0.0f;
         if (i > j) terms->past[r] = fmaf(n.v[s][k % 4], cb.v[s][k % 4], terms->past[r]);
     }
     return operand_of(n);
@@ -228,7 +228,7 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
     ChunkOperand weighted;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const float weight = ChunkSteps::power(steps.column_log[k / 4][k % 4 / 2]);
+        const float weight = ChunkSteps::power(steps.column_log(k / 4, k % 4 / 2));
         weighted.v[k / 4][k % 4] = to_tf32(weight * __uint_as_float(dy.v[k / 4][k % 4]));
     }
     scale_sums(&carry->state, kept), scale_sums(&carry->turned, kept);
@@ -251,7 +251,7 @@ static __device__ __forceinline__ void step_gradients(BackCarry* carry, const Ba
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float future = group_sum<4>(terms.future[r]);
-        change[r] = group_sum<4>(terms.past[r]) - steps.row_dt[r] * future;
+        change[r] = group_sum<4>(terms.past[r]) - steps.row_dt(r) * future;
         direct[r] = group_sum<4>(terms.own[r]) + future;
     }
     const float change_low = warp_broadcast(change[0], from), change_high = warp_broadcast(change[1], from);
@@ -345,7 +345,7 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, e = k % 2;
-        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
+        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
     }
     multiply(&dx, tile_columns(row.head[head], MAMBA_HEAD_DIM, g, t), m);
     x_backward(carry, row, a, in, dx, slope, q, n, head, lane);
@@ -366,8 +366,8 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log[r]);
-        scale[r] = kept[r] * steps.row_dt[r];
+        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log(r));
+        scale[r] = kept[r] * steps.row_dt(r);
     }
     scale_rows(&db, b, scale, products);
 #pragma unroll
@@ -378,7 +378,7 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
     multiply(&dc, dy, state_turned(state, g, t));
 #pragma unroll
-    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log[r]);
+    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log(r));
     scale_rows(&dc, c, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);

@@ -26,6 +26,11 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
+// Two adjacent columns of an array in shared or device memory.
+static __device__ __forceinline__ float2 two_at(const float* from) { return *(const float2*)from; }
+
+static __device__ __forceinline__ void put_two(float* to, float a, float b) { *(float2*)to = make_float2(a, b); }
+
 // A chunk of the in-projection behind the three snapshots before it, which the convolution looks at.
 struct ChunkInputs {
     alignas(16) float snapshot[ROW_BEFORE + CHUNK][CHUNK_STRIDE];
@@ -191,21 +196,26 @@ static __device__ __forceinline__ void convolve_bc(ChunkTile* tile, const ChunkI
     for (int e = 0; e < 2; ++e) tile->v[ChunkTile::at(i + e, c)] = __uint_as_float(to_tf32(lanes_silu(pre[e])));
 }
 
-// A head's step sizes in a chunk. Of its own snapshot lane % 16 a lane holds dt and log2 of the decay from the chunk's
-// start; and the same of the snapshots that its rows and columns are.
+// A head's step sizes in a chunk: dt, and log2 of the decay from the chunk's start, of a lane's own snapshot lane % 16
+// in registers, of all in shared memory: [log, dt] of each. As rows and columns lie, row r is snapshot g + 8 r, columns
+// [s][e] snapshot 8 s + 2 t + e.
 struct ChunkSteps {
     float dt, log, log_end;
-    float row_log[2], row_dt[2];        // snapshots g, g + 8
-    float column_log[2][2], column_dt[2][2];  // [s][e]: snapshot 8 s + 2 t + e
+    const float *rows, *columns;
 
     // exp of a difference of logs.
     static __device__ __forceinline__ float power(float log2) { return lanes_exp2(log2); }
+
+    __device__ __forceinline__ float row_log(int r) const { return rows[16 * r]; }
+    __device__ __forceinline__ float row_dt(int r) const { return rows[16 * r + 1]; }
+    __device__ __forceinline__ float column_log(int s, int e) const { return columns[16 * s + 2 * e]; }
+    __device__ __forceinline__ float column_dt(int s, int e) const { return columns[16 * s + 2 * e + 1]; }
 };
 
-// rate: -exp(a_log) log2 e of the head.
-static __device__ __forceinline__ ChunkSteps chunk_steps(const ChunkInputs& inputs, float dt_bias, float rate, int n,
-                                                         int head, int lane) {
-    const int i = lane % CHUNK, g = lane / 4, t = lane % 4;
+// rate: -exp(a_log) log2 e of the head. all: 16 pairs of this warp.
+static __device__ __forceinline__ ChunkSteps chunk_steps(float* all, const ChunkInputs& inputs, float dt_bias, float rate,
+                                                         int n, int head, int lane) {
+    const int i = lane % CHUNK;
     ChunkSteps steps;
     const float raw = inputs.snapshot[ROW_BEFORE + i][MAMBA_DT_COLUMN + head];
     steps.dt = i < n ? softplus(raw + dt_bias) : 0.0f;
@@ -216,16 +226,9 @@ static __device__ __forceinline__ ChunkSteps chunk_steps(const ChunkInputs& inpu
         if (i >= step) steps.log += before;
     }
     steps.log_end = warp_broadcast(steps.log, CHUNK - 1);
-#pragma unroll
-    for (int k = 0; k < 2; ++k) {
-        steps.row_log[k] = warp_broadcast(steps.log, g + 8 * k);
-        steps.row_dt[k] = warp_broadcast(steps.dt, g + 8 * k);
-#pragma unroll
-        for (int e = 0; e < 2; ++e) {
-            steps.column_log[k][e] = warp_broadcast(steps.log, 8 * k + 2 * t + e);
-            steps.column_dt[k][e] = warp_broadcast(steps.dt, 8 * k + 2 * t + e);
-        }
-    }
+    if (lane < CHUNK) put_two(all + 2 * i, steps.log, steps.dt);
+    __syncwarp();
+    steps.rows = all + 2 * (lane / 4), steps.columns = all + 4 * (lane % 4);
     return steps;
 }
 
@@ -238,23 +241,18 @@ static __device__ __forceinline__ ChunkSums chunk_output(const ChunkSums& cb, co
     multiply(&y, c, state);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float kept = ChunkSteps::power(steps.row_log[r]);
+        const float kept = ChunkSteps::power(steps.row_log(r));
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int j = k / 2, e = k % 2, row = g + 8 * r, column = 8 * j + 2 * t + e;
             y.v[j][2 * r + e] *= kept;
-            const float decay = ChunkSteps::power(steps.row_log[r] - steps.column_log[j][e]);
-            const float through = cb.v[j][2 * r + e] * (decay * steps.column_dt[j][e]);
+            const float decay = ChunkSteps::power(steps.row_log(r) - steps.column_log(j, e));
+            const float through = cb.v[j][2 * r + e] * (decay * steps.column_dt(j, e));
             m.v[j][2 * r + e] = row > column ? through : row == column ? through + skip : 0.0f;
         }
     }
     multiply(&y, operand_of(m), x);
     return y;
 }
-
-// Two adjacent columns of an array in shared or device memory.
-static __device__ __forceinline__ float2 two_at(const float* from) { return *(const float2*)from; }
-
-static __device__ __forceinline__ void put_two(float* to, float a, float b) { *(float2*)to = make_float2(a, b); }
 
 #endif

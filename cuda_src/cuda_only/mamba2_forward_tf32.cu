@@ -20,7 +20,7 @@ struct ForwardShared {
     ChunkInputs inputs[2];
     ChunkWeights weights;
     ChunkTile bc;
-    alignas(16) float squares[CHUNK][MAMBA_HEADS];
+    alignas(16) float squares[CHUNK][MAMBA_HEADS], steps[MAMBA_HEADS][2 * CHUNK];
 };
 
 // S = exp(c_end) S + sum_j exp(c_end - c_j) dt_j x_j B_j^T; rows are channels.
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void next_state(ChunkSums* state, const ChunkO
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, e = k % 4 / 2;
         state->v[s][k % 4] *= kept;
-        const float weight = ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
+        const float weight = ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
         weighted.v[s][k % 4] = to_tf32(weight * __uint_as_float(x.v[s][k % 4]));
     }
     multiply(state, weighted, b_turned);
@@ -47,7 +47,7 @@ static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, Forwar
     convolve_x(pre, inputs, row->weights, head, g, t);
 #pragma unroll
     for (int k = 0; k < 8; ++k) x.v[k / 4][k % 4] = to_tf32(lanes_silu(pre[k / 4][k % 4]));
-    const ChunkSteps steps = chunk_steps(inputs, values[0], values[1], n, head, lane);
+    const ChunkSteps steps = chunk_steps(row->steps[head], inputs, values[0], values[1], n, head, lane);
     const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
     ChunkSums cb;
     clear_sums(&cb);
@@ -133,7 +133,7 @@ static __device__ __forceinline__ void forward_row(const ForwardArrays& a, Forwa
 #endif
 
 // mamba2_chunk_forward: a block between its projections; states and rstd stay for the backward.
-// launch: blocks B, block 256, shared 51872
+// launch: blocks B, block 256, shared 52896
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row. proj [W, B, 296]; conv_w [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128];
 // s [W, B, 128]: states; norm [W, B, 128]; rstd [W, B].
@@ -144,14 +144,14 @@ extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward(
     int B) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     extern __shared__ __align__(16) float chunk_memory[];
-    static_assert(sizeof(ForwardShared) == 51872, "the launch line names the size");
+    static_assert(sizeof(ForwardShared) == 52896, "the launch line names the size");
     forward_row<true>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, s, norm, rstd, W, B},
                       (ForwardShared*)chunk_memory);
 #endif
 }
 
 // mamba2_chunk_forward_only: the same where no backward follows.
-// launch: blocks B, block 256, shared 51872
+// launch: blocks B, block 256, shared 52896
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row; parameters as above.
 extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward_only(

@@ -1,7 +1,7 @@
 """Variable selection: a softmax over the inputs of a snapshot weighs each of them.
 
 Owns the tensors, buffers and steps of this part of the full encoder; the arithmetic is in ``cuda_src/nets/vsn.cu``,
-that of the fused steps in ``cuda_src/fused/vsn_tile.cu``.
+that of the fused steps in ``cuda_src/fused/vsn_tile.cu`` and ``cuda_src/cuda_only/vsn_tf32.cu``.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def forward(
 ) -> list[Step | Fused]:
     """x [tokens, 56] -> gate, out. keep: a backward follows. size: remap of the scalar W."""
     names = {"x": x, "bias": f"{prefix}b_vsn", "out": out, **size}
-    steps = (Stage("vsn_forward", {"gate": gate, **names}),)
-    fused = (
-        Stage("vsn_tile_forward", {"gate": gate, **names})
-        if keep
-        else Stage("vsn_tile_forward_only", {"logits": gate, **names})
+    with_product = {"w": f"{prefix}w_vsn", **names}
+    if keep:
+        tile = Stage("vsn_tile_forward", {"gate": gate, **names})
+        product = Stage("vsn_product_forward", {"gate": gate, **with_product})
+    else:
+        tile = Stage("vsn_tile_forward_only", {"logits": gate, **names})
+        product = Stage("vsn_product_forward_only", with_product)
+    logits = Matmul(
+        "vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), rows(gate, INPUT, tokens)
     )
-    return [
-        Matmul(
-            "vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), rows(gate, INPUT, tokens)
-        ),
-        Fused((fused,), steps),
-    ]
+    steps = (Stage("vsn_forward", {"gate": gate, **names}),)
+    return [Fused((product,), (logits, Fused((tile,), steps)), tf32=True)]
 
 
 def backward() -> list[Step]:

@@ -1,4 +1,6 @@
-"""Oracles of the Mamba-2 kernels with tensor cores: against the single kernels, which know no chunks and no TF32."""
+"""Oracles of the encoder's kernels with tensor cores, Mamba-2 and variable selection: against the single steps, which
+know no chunks and no TF32.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import numpy as np
 
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.encoder_fused import block_inputs, steps_backward, steps_forward
-from foxhunt_cli.oracles.encoder_rig import HEADS, STATE, TAPS, XBC, H
+from foxhunt_cli.oracles.encoder_rig import HEADS, STATE, TAPS, XBC, D, H
 
 # Relative L2 of a buffer: TF32 keeps 10 bits of an operand, up to 5e-4 a product, averaged over a sum and carried along
 # by a few products in a row.
@@ -93,6 +95,32 @@ def compare_rows(t: Trial) -> None:
     t.equal("gradient of the other rows", clean["grad_proj"][:, [0, 2]], dirty["grad_proj"][:, [0, 2]])
     t.equal("parts of the other rows", clean["parts"][[0, 2]], dirty["parts"][[0, 2]])
     t.true("parts of its row", np.isnan(dirty["parts"][1]).any())
+
+
+def compare_selection(t: Trial) -> None:
+    """Variable selection with its product: against the product in float32 and the step; NaN stays in its token."""
+    for tokens in (1, 15, 64, 150):
+        rng = np.random.default_rng(tokens)
+        x, w, bias = (rng.standard_normal(size).astype(np.float32) for size in ((tokens, 1, D), (D, D), (D,)))
+        w /= np.float32(np.sqrt(D))
+        empty = {"gate": np.full_like(x, np.nan), "out": np.full_like(x, np.nan)}
+        want = t.run("vsn_forward", {"x": x, "bias": bias, **empty, "gate": x @ w}, W=tokens, B=1)
+        got = t.run("vsn_product_forward", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)
+        for name in ("gate", "out"):
+            t.close(f"{tokens} tokens: {name}, relative L2", 0.0, distance(want[name], got[name]), TF32)
+        alone = t.run("vsn_product_forward_only", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)
+        t.equal(f"{tokens} tokens: out, forward only", got["out"], alone["out"])
+        x[tokens // 2, 0, 3] = np.nan
+        spoilt = t.run("vsn_product_forward", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)["out"]
+        t.true(f"{tokens} tokens: NaN in its token", np.isnan(spoilt[tokens // 2]).all())
+        others = (np.delete(array, tokens // 2, 0) for array in (got["out"], spoilt))
+        t.true(f"{tokens} tokens: and in no other", np.array_equal(*others))
+
+
+@oracle("encoder")
+def vsn_product_matches_the_steps(t: Trial) -> None:
+    t.needs_tensor_cores()
+    compare_selection(t)
 
 
 @oracle("encoder")
