@@ -27,12 +27,13 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
     const float behind = carry->log_decay;
     ChunkOperand n_turned;
     channels_backward(*row, carry, &terms, &n_turned, a, in, steps, slope, values[2], q, n, head, lane);
-    maps_backward(row, carry, &terms, n_turned, in.state[head], steps, head, g, t);
+    maps_backward(row, carry, &terms, n_turned, in.state[head], steps, head, lane);
     step_gradients(carry, a, terms, steps, behind, values[1], q, n, head, lane);
 }
 
 static __device__ __forceinline__ void backward_row(const BackArrays& a, BackShared* row) {
-    const int lane = (int)threadIdx.x % 32, head = (int)threadIdx.x / 32, last = chunk_count(a.W) - 1;
+    int lane = (int)threadIdx.x % 32;
+    const int head = (int)threadIdx.x / 32, last = chunk_count(a.W) - 1;
     load_chunk(&row->inputs[last & 1], a, last, head, lane);
     copy_commit();
     load_weights(&row->weights, a.conv_w, a.conv_b, a.norm_w);
@@ -43,6 +44,7 @@ static __device__ __forceinline__ void backward_row(const BackArrays& a, BackSha
     convolve_bc(&row->bc, row->inputs[last & 1].proj, row->weights, head, lane);
     for (int q = last; q >= 0; --q) {
         BackInputs* next = &row->inputs[(q + 1) & 1];
+        lane = fresh(lane);
         __syncthreads();  // B and C are there, and nobody reads the other place any more
         if (q > 0) load_chunk(next, a, q - 1, head, lane);
         copy_commit();

@@ -44,10 +44,10 @@ struct TapSums {
     float tap[MAMBA_TAPS], bias;
 };
 
-// What a thread carries from chunk to chunk, backward in time. state, turned: H and its transpose. ahead: gradients
-// before SiLU of the first snapshots of the chunk after this one, [channel][e], of B or C [e].
+// What a thread carries from chunk to chunk, backward in time. state: H, rows channels. log_decay: <H, S_end>. ahead:
+// gradients before SiLU of the first snapshots of the chunk after this one, [channel][e], of B or C [e].
 struct BackCarry {
-    ChunkSums state, turned;
+    ChunkSums state;
     float ahead[2][2], bc_ahead[2], log_decay;
     TapSums taps[2], bc_taps;
     float norm[2][2], a_log, dt_bias, skip;
@@ -197,6 +197,12 @@ static __device__ __forceinline__ ChunkOperand straight_map(StepTerms* terms, co
     return operand_of(n);
 }
 
+static __device__ __forceinline__ ChunkOperand rounded(ChunkOperand operand) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_tf32(__uint_as_float(operand.v[k / 4][k % 4]));
+    return operand;
+}
+
 // Scales rows g and g + 8 of sums; comes back: their products with an operand of the same shape, before that.
 static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOperand& with, const float (&scale)[2],
                                                   float (&products)[2]) {
@@ -208,11 +214,6 @@ static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOp
     }
 }
 
-static __device__ __forceinline__ void scale_sums(ChunkSums* sums, float scale) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) sums->v[k / 4][k % 4] *= scale;
-}
-
 static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums& sums, int first, int g, int t) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -221,7 +222,7 @@ static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums
     }
 }
 
-// dL/dS_0 from H, both ways round, and <dL/dS_0, S_0>.
+// dL/dS_0 from H, and <dL/dS_0, S_0>.
 static __device__ __forceinline__ void carry_state(BackCarry* carry, const ChunkSteps& steps, const ChunkOperand& dy,
                                                    const ChunkOperand& c, const ChunkOperand& state) {
     const float kept = ChunkSteps::power(steps.log_end);
@@ -231,9 +232,9 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
         const float weight = ChunkSteps::power(steps.column_log(k / 4, k % 4 / 2));
         weighted.v[k / 4][k % 4] = to_tf32(weight * __uint_as_float(dy.v[k / 4][k % 4]));
     }
-    scale_sums(&carry->state, kept), scale_sums(&carry->turned, kept);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) carry->state.v[k / 4][k % 4] *= kept;
     multiply(&carry->state, weighted, c);
-    multiply(&carry->turned, c, weighted);
     float product = 0.0f;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
@@ -300,6 +301,7 @@ static __device__ __forceinline__ PairGradient pair_gradient(const float (&own)[
 static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackShared& row, const BackArrays& a,
                                                   const BackInputs& in, const ChunkSums& dx, const float (&slope)[2][4],
                                                   int q, int n, int head, int lane) {
+    lane = fresh(lane);
     const int g = lane / 4, t = lane % 4, quad = lane & ~3;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -333,6 +335,7 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
                                                          const BackInputs& in, const ChunkSteps& steps,
                                                          const float (&slope)[2][4], float skip, int q, int n, int head,
                                                          int lane) {
+    lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
     const ChunkOperand b = tile_rows(row.bc, 0, g, t);
     ChunkSums bc, xdy, dx;
@@ -354,15 +357,17 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
 // The head's parts of dB and dC, which take the place of x and dy; then the state's gradient goes on.
 static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
                                                      const ChunkOperand& n_turned, const float* state,
-                                                     const ChunkSteps& steps, int head, int g, int t) {
+                                                     const ChunkSteps& steps, int head, int lane) {
+    lane = fresh(lane);
+    const int g = lane / 4, t = lane % 4;
     ChunkTile* tile = &row->head[head];
-    const ChunkOperand x = tile_rows(*tile, 0, g, t), dy = tile_rows(*tile, MAMBA_HEAD_DIM, g, t);
-    const ChunkOperand dy_turned = tile_columns(*tile, MAMBA_HEAD_DIM, g, t);
-    __syncwarp();  // everybody has read x and dy
-    const ChunkOperand b = tile_rows(row->bc, 0, g, t), c_turned = tile_columns(row->bc, MAMBA_STATE, g, t);
+    const ChunkOperand x = tile_rows(*tile, 0, g, t), b = tile_rows(row->bc, 0, g, t);
     ChunkSums db, dc, cb, dyx;
     clear_sums(&db), clear_sums(&dc), clear_sums(&cb), clear_sums(&dyx);
-    multiply(&db, x, operand_of(carry->turned));
+    __syncwarp();  // everybody has read x
+    put_rows(tile, carry->state, 0, g, t);
+    __syncwarp();
+    multiply(&db, x, rounded(tile_columns(*tile, 0, g, t)));
     float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -372,19 +377,22 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     scale_rows(&db, b, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r], products[r], terms->future[r]), products[r] = 0.0f;
-    multiply(&db, n_turned, c_turned);
+    multiply(&db, n_turned, tile_columns(row->bc, MAMBA_STATE, g, t));
+    __syncwarp();  // everybody has read H
     put_rows(tile, db, 0, g, t);
-    carry_state(carry, steps, dy_turned, c_turned, state_operand(state, g, t));
-    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    const ChunkOperand dy = tile_rows(*tile, MAMBA_HEAD_DIM, g, t), c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    multiply(&dyx, dy, x);
+    multiply(&cb, c, b);
     multiply(&dc, dy, state_turned(state, g, t));
 #pragma unroll
     for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log(r));
     scale_rows(&dc, c, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);
-    multiply(&cb, c, b);
-    multiply(&dyx, dy, x);
     multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), tile_columns(row->bc, 0, g, t));
+    carry_state(carry, steps, tile_columns(*tile, MAMBA_HEAD_DIM, g, t), tile_columns(row->bc, MAMBA_STATE, g, t),
+                state_operand(state, g, t));
+    __syncwarp();  // everybody has read dy
     put_rows(tile, dc, MAMBA_STATE, g, t);
 }
 

@@ -26,6 +26,15 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
+// The lane's number, newly each time: what is computed from it is computed again where it is needed. Kept from chunk to
+// chunk, the many addresses in shared memory would leave no registers for the sums.
+static __device__ __forceinline__ int fresh(int lane) {
+#ifdef __CUDACC_RTC__
+    asm volatile("" : "+r"(lane));
+#endif
+    return lane;
+}
+
 // Two adjacent columns of an array in shared or device memory.
 static __device__ __forceinline__ float2 two_at(const float* from) { return *(const float2*)from; }
 

@@ -106,7 +106,8 @@ static __device__ __forceinline__ void keep_state(const ForwardArrays& a, const 
 // KEEP: states and rstd are written for the backward.
 template <bool KEEP>
 static __device__ __forceinline__ void forward_row(const ForwardArrays& a, ForwardShared* row) {
-    const int lane = (int)threadIdx.x % 32, head = (int)threadIdx.x / 32, chunks = chunk_count(a.W);
+    int lane = (int)threadIdx.x % 32;
+    const int head = (int)threadIdx.x / 32, chunks = chunk_count(a.W);
     load_inputs(&row->inputs[0], a.proj, 0, a.W, a.B, head, lane);
     copy_commit();
     load_weights(&row->weights, a.conv_w, a.conv_b, a.norm_w);
@@ -118,6 +119,7 @@ static __device__ __forceinline__ void forward_row(const ForwardArrays& a, Forwa
     convolve_bc(&row->bc, row->inputs[0], row->weights, head, lane);
     for (int q = 0; q < chunks; ++q) {
         const int n = chunk_size(q, a.W);
+        lane = fresh(lane);
         __syncthreads();  // B and C are there, and nobody reads the other place any more
         if (q + 1 < chunks) load_inputs(&row->inputs[(q + 1) & 1], a.proj, q + 1, a.W, a.B, head, lane);
         copy_commit();
