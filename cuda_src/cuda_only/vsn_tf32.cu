@@ -1,49 +1,64 @@
-// Variable selection forward with its product on tensor cores: x is read once, the logits are never stored.
+// Variable selection and the in-projection behind it, forward, with both products on tensor cores.
 //
-// The formulas are in nets/vsn.cu; the product x W_g has TF32 operands and float32 sums, the rest is float32.
-// Thread mapping: a warp 16 tokens; with g = lane / 4 and t = lane % 4 a lane has tokens g and g + 8 and inputs 2t and
-// 2t + 1 of each eight. An operand of the product and its sums lie alike (the order along k is free), so that gate,
-// input and output of an element meet in one lane; a token's softmax is over four lanes.
-// Bytes a token: 224 read, 224 written, and 224 more where the backward follows. Shared memory: 13 kB, static.
+// x is read once; the logits are never stored, and the selected inputs only for the backward. The formulas are in
+// nets/vsn.cu; the products x W_g and (selected) W_in have TF32 operands and float32 sums, the rest is float32.
+// Thread mapping: a warp 16 tokens at a time; with g = lane / 4 and t = lane % 4 a lane has tokens g and g + 8 and columns
+// 2t and 2t + 1 of each eight. An operand of a product and its sums lie alike (the order along k is free), so that gate,
+// input and output of an element meet in one lane, and what was selected is the next product's operand as it is; a
+// token's softmax is over four lanes. Where there are few tokens several warps share the in-projection of 16.
+// Bytes a token: 224 read, 1,184 written, and 448 more where the backward follows. Shared memory: 79 kB, dynamic.
 // Edge cases: NaN in x or in a logit makes the token's whole output NaN.
 #include "cuda_only/mma.cuh"
 #include "generated/structure.cuh"
 #include "include/math.cuh"
 #include "include/reduce.cuh"
-#include "nets/lanes.cuh"
+#include "nets/mamba2.cuh"
 
 #define VSN_SCALE ((float)ENCODER_INPUT_DIM)
-#define VSN_THREADS 128                       // of a block: 64 tokens
+#define VSN_THREADS 256
+#define VSN_TOKENS 16                         // of a warp
 #define VSN_EIGHTS (ENCODER_INPUT_DIM / 8)
-#define VSN_STRIDE (ENCODER_INPUT_DIM + 4)    // of weights: pairs of rows 24 banks apart
+#define VSN_STRIDE (ENCODER_INPUT_DIM + 4)    // of weights in shared memory: pairs of rows 24 banks apart
+#define VSN_IN_STRIDE (MAMBA_PROJ + 4)
+#define VSN_IN_EIGHTS (MAMBA_PROJ / 8)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+struct VsnArrays {
+    const float *x, *w, *bias, *w_in;
+    float *gate, *out, *proj;
+    int tokens, share;
+};
+
+// Weights, rounded to TF32.
+struct VsnWeights {
+    alignas(16) float select[ENCODER_INPUT_DIM * VSN_STRIDE], project[ENCODER_INPUT_DIM * VSN_IN_STRIDE];
+};
 
 // [j][2 r + e]: token g + 8 r, input 8 j + 2 t + e.
 typedef float VsnPart[VSN_EIGHTS][4];
 
+template <int COLUMNS, int STRIDE>
 static __device__ __forceinline__ void load_weights(float* to, const float* w) {
-    for (int i = (int)threadIdx.x; i < ENCODER_INPUT_DIM * ENCODER_INPUT_DIM / 4; i += VSN_THREADS) {
+    for (int i = (int)threadIdx.x; i < ENCODER_INPUT_DIM * COLUMNS / 4; i += VSN_THREADS) {
         const float4 four = ((const float4*)w)[i];
-        float* at = to + 4 * i / ENCODER_INPUT_DIM * VSN_STRIDE + 4 * i % ENCODER_INPUT_DIM;
-        at[0] = __uint_as_float(to_tf32(four.x)), at[1] = __uint_as_float(to_tf32(four.y));
-        at[2] = __uint_as_float(to_tf32(four.z)), at[3] = __uint_as_float(to_tf32(four.w));
+        float* at = to + i / (COLUMNS / 4) * STRIDE + i % (COLUMNS / 4) * 4;
+        *(float4*)at = make_float4(__uint_as_float(to_tf32(four.x)), __uint_as_float(to_tf32(four.y)),
+                                   __uint_as_float(to_tf32(four.z)), __uint_as_float(to_tf32(four.w)));
     }
 }
 
-// sums += x W_g.
-static __device__ __forceinline__ void multiply_inputs(VsnPart& sums, const VsnPart& x, const float* weights, int g,
-                                                       int t) {
+// sums += (16 tokens x inputs 8 s to 8 s + 7) times eight columns of weights; row: of this lane's first input and column.
+template <int STRIDE>
+static __device__ __forceinline__ void multiply_eight(float* sums, const unsigned int* inputs, const float* row) {
+    const unsigned int b[2] = {__float_as_uint(row[0]), __float_as_uint(row[STRIDE])};
+    mma_tf32(sums, inputs, b);
+}
+
+// A part as an operand.
+static __device__ __forceinline__ void round_part(unsigned int (&to)[VSN_EIGHTS][4], const VsnPart& part) {
 #pragma unroll
-    for (int s = 0; s < VSN_EIGHTS; ++s) {
-        const unsigned int a[4] = {to_tf32(x[s][0]), to_tf32(x[s][2]), to_tf32(x[s][1]), to_tf32(x[s][3])};
-        const float* row = weights + (8 * s + 2 * t) * VSN_STRIDE + g;
-#pragma unroll
-        for (int j = 0; j < VSN_EIGHTS; ++j) {
-            const unsigned int b[2] = {__float_as_uint(row[8 * j]), __float_as_uint(row[VSN_STRIDE + 8 * j])};
-            mma_tf32(sums[j], a, b);
-        }
-    }
+    for (int k = 0; k < 4 * VSN_EIGHTS; ++k) to[k / 4][k % 4] = to_tf32(part[k / 4][k % 2 * 2 + k % 4 / 2]);
 }
 
 // Softmax over the inputs of token g + 8 r, in place.
@@ -63,63 +78,109 @@ static __device__ __forceinline__ void softmax_part(VsnPart& logits, int r) {
     for (int k = 0; k < 2 * VSN_EIGHTS; ++k) logits[k / 2][2 * r + k % 2] *= scale;
 }
 
-// KEEP: the gate is written for the backward.
-template <bool KEEP>
-static __device__ __forceinline__ void select_inputs(const float* __restrict__ x, const float* __restrict__ w,
-                                                     const float* __restrict__ bias, float* __restrict__ gate,
-                                                     float* __restrict__ out, long long tokens) {
-    __align__(16) __shared__ float weights[ENCODER_INPUT_DIM * VSN_STRIDE];
-    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const long long first = (long long)blockIdx.x * (VSN_THREADS / 2) + (int)threadIdx.x / 32 * 16 + g;
-    const long long at = first * ENCODER_INPUT_DIM + 2 * t, below = 8 * ENCODER_INPUT_DIM;
-    VsnPart in, sums;
+static __device__ __forceinline__ void load_part(VsnPart& in, const VsnArrays& a, int first, int t) {
 #pragma unroll
     for (int k = 0; k < 2 * VSN_EIGHTS; ++k) {
-        const int j = k / 2, r = k % 2;
+        const int j = k / 2, r = k % 2, token = first + 8 * r;
         float2 two = make_float2(0.0f, 0.0f);
-        if (first + 8 * r < tokens) two = *(const float2*)(x + at + r * below + 8 * j);
+        if (token < a.tokens) two = *(const float2*)(a.x + (long long)token * ENCODER_INPUT_DIM + 8 * j + 2 * t);
         in[j][2 * r] = two.x, in[j][2 * r + 1] = two.y;
-        sums[j][2 * r] = bias[8 * j + 2 * t], sums[j][2 * r + 1] = bias[8 * j + 2 * t + 1];
     }
-    load_weights(weights, w);
-    __syncthreads();
-    multiply_inputs(sums, in, weights, g, t);
+}
+
+// The selected inputs of tokens `first` and `first` + 8 in place of the inputs; gate and they go to memory where `keep`.
+static __device__ __forceinline__ void select_inputs(VsnPart& in, const VsnArrays& a, const float* weights, bool keep,
+                                                     int first, int g, int t) {
+    VsnPart gate;
+    unsigned int inputs[VSN_EIGHTS][4];
+    round_part(inputs, in);
+#pragma unroll
+    for (int j = 0; j < VSN_EIGHTS; ++j) {
+        gate[j][0] = gate[j][2] = a.bias[8 * j + 2 * t], gate[j][1] = gate[j][3] = a.bias[8 * j + 2 * t + 1];
+#pragma unroll
+        for (int s = 0; s < VSN_EIGHTS; ++s) {
+            multiply_eight<VSN_STRIDE>(gate[j], inputs[s], weights + (8 * s + 2 * t) * VSN_STRIDE + 8 * j + g);
+        }
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        softmax_part(sums, r);
-        if (first + 8 * r >= tokens) continue;
+        softmax_part(gate, r);
+        const bool store = keep && first + 8 * r < a.tokens;
+        const long long at = (long long)(first + 8 * r) * ENCODER_INPUT_DIM + 2 * t;
 #pragma unroll
         for (int j = 0; j < VSN_EIGHTS; ++j) {
-            const float2 two = make_float2(sums[j][2 * r], sums[j][2 * r + 1]);
-            const long long to = at + r * below + 8 * j;
-            if (KEEP) *(float2*)(gate + to) = two;
-            *(float2*)(out + to) = make_float2(VSN_SCALE * two.x * in[j][2 * r], VSN_SCALE * two.y * in[j][2 * r + 1]);
+            float* two = &in[j][2 * r];
+            two[0] = VSN_SCALE * gate[j][2 * r] * two[0], two[1] = VSN_SCALE * gate[j][2 * r + 1] * two[1];
+            if (!store) continue;
+            *(float2*)(a.gate + at + 8 * j) = make_float2(gate[j][2 * r], gate[j][2 * r + 1]);
+            *(float2*)(a.out + at + 8 * j) = make_float2(two[0], two[1]);
+        }
+    }
+}
+
+// Eight columns of the in-projection of 16 tokens.
+static __device__ __forceinline__ void project_eight(const VsnArrays& a, const unsigned int (&inputs)[VSN_EIGHTS][4],
+                                                     const float* weights, int column, int first, int g, int t) {
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int s = 0; s < VSN_EIGHTS; ++s) {
+        multiply_eight<VSN_IN_STRIDE>(sums, inputs[s], weights + (8 * s + 2 * t) * VSN_IN_STRIDE + column + g);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        float* to = a.proj + (long long)(first + 8 * r) * MAMBA_PROJ + column + 2 * t;
+        if (first + 8 * r < a.tokens) *(float2*)to = make_float2(sums[2 * r], sums[2 * r + 1]);
+    }
+}
+
+// KEEP: gate and selected inputs are written for the backward.
+template <bool KEEP>
+static __device__ __forceinline__ void select_and_project(const VsnArrays& a, VsnWeights* weights) {
+    const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, warps = (int)gridDim.x * (VSN_THREADS / 32);
+    const int warp = (int)blockIdx.x * (VSN_THREADS / 32) + (int)threadIdx.x / 32, part = warp % a.share;
+    load_weights<ENCODER_INPUT_DIM, VSN_STRIDE>(weights->select, a.w);
+    load_weights<MAMBA_PROJ, VSN_IN_STRIDE>(weights->project, a.w_in);
+    __syncthreads();
+    for (int tile = warp / a.share; tile * VSN_TOKENS < a.tokens; tile += warps / a.share) {
+        const int first = tile * VSN_TOKENS + g;
+        VsnPart in;
+        unsigned int selected[VSN_EIGHTS][4];
+        load_part(in, a, first, t);
+        select_inputs(in, a, weights->select, KEEP && part == 0, first, g, t);
+        round_part(selected, in);
+        for (int j = part; j < VSN_IN_EIGHTS; j += a.share) {
+            project_eight(a, selected, weights->project, 8 * j, first, g, t);
         }
     }
 }
 
 #endif
 
-// vsn_product_forward: gate = softmax(x w + bias); out = 56 gate x.
-// launch: blocks (W*B + 63)/64, block 128
+// vsn_in_forward: gate = softmax(x w + bias); out = 56 gate x; proj = out w_in.
+// launch: blocks (264 if (W*B + 15)/16*share > 2112 else ((W*B + 15)/16*share + 7)/8), block 256, shared 80640
 // fuses: vsn_forward
-// x, gate, out [W, B, 56]; w [56, 56]; bias [56].
-extern "C" __global__ void __launch_bounds__(VSN_THREADS) vsn_product_forward(
-    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, float* __restrict__ gate,
-    float* __restrict__ out, int W, int B) {
+// x, gate, out [W, B, 56]; w [56, 56]; bias [56]; w_in [56, 296]; proj [W, B, 296]; share: warps, 1 to 8, a power of 2,
+// that share the in-projection of 16 tokens.
+extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward(
+    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
+    const float* __restrict__ w_in, float* __restrict__ gate, float* __restrict__ out, float* __restrict__ proj, int W,
+    int B, int share) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    select_inputs<true>(x, w, bias, gate, out, (long long)W * B);
+    extern __shared__ __align__(16) float vsn_memory[];
+    static_assert(sizeof(VsnWeights) == 80640, "the launch line names the size");
+    select_and_project<true>({x, w, bias, w_in, gate, out, proj, W * B, share}, (VsnWeights*)vsn_memory);
 #endif
 }
 
-// vsn_product_forward_only: the same where no backward follows.
-// launch: blocks (W*B + 63)/64, block 128
+// vsn_in_forward_only: the same where no backward follows.
+// launch: blocks (264 if (W*B + 15)/16*share > 2112 else ((W*B + 15)/16*share + 7)/8), block 256, shared 80640
 // fuses: vsn_forward
 // Parameters as above.
-extern "C" __global__ void __launch_bounds__(VSN_THREADS) vsn_product_forward_only(
-    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias, float* __restrict__ out,
-    int W, int B) {
+extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward_only(
+    const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
+    const float* __restrict__ w_in, float* __restrict__ proj, int W, int B, int share) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    select_inputs<false>(x, w, bias, (float*)0, out, (long long)W * B);
+    extern __shared__ __align__(16) float vsn_memory[];
+    select_and_project<false>({x, w, bias, w_in, (float*)0, (float*)0, proj, W * B, share}, (VsnWeights*)vsn_memory);
 #endif
 }

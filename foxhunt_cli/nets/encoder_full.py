@@ -121,9 +121,12 @@ def next_window_forward() -> list[Step | Fused]:
 def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step | Fused]:
     first, second = names.blocks
     over, in_place = (names.all, names.size, prefix), first.out == second.out
+    selection = vsn.forward(names.x, names.gate, names.selected, first.keep, *over)
+    into_first, *behind = mamba2.forward(first, *over)
+    projected = vsn.projected(names.x, names.gate, names.selected, first.proj, first.keep, *over)
     return [
-        *vsn.forward(names.x, names.gate, names.selected, first.keep, *over),
-        *mamba2.forward(first, *over),
+        Fused((projected,), (*selection, into_first), tf32=True),
+        *behind,
         *mamba2.forward(second, *over, onto=in_place),
         *(() if in_place else mamba2.residual(first, second, names.size)),
         *cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over),

@@ -1,7 +1,8 @@
 """Variable selection: a softmax over the inputs of a snapshot weighs each of them.
 
 Owns the tensors, buffers and steps of this part of the full encoder; the arithmetic is in ``cuda_src/nets/vsn.cu``,
-that of the fused steps in ``cuda_src/fused/vsn_tile.cu`` and ``cuda_src/cuda_only/vsn_tf32.cu``.
+that of the fused steps in ``cuda_src/fused/vsn_tile.cu`` and, with the product behind them, in
+``cuda_src/cuda_only/vsn_tf32.cu``.
 """
 
 from __future__ import annotations
@@ -34,18 +35,31 @@ def forward(
 ) -> list[Step | Fused]:
     """x [tokens, 56] -> gate, out. keep: a backward follows. size: remap of the scalar W."""
     names = {"x": x, "bias": f"{prefix}b_vsn", "out": out, **size}
-    with_product = {"w": f"{prefix}w_vsn", **names}
-    if keep:
-        tile = Stage("vsn_tile_forward", {"gate": gate, **names})
-        product = Stage("vsn_product_forward", {"gate": gate, **with_product})
-    else:
-        tile = Stage("vsn_tile_forward_only", {"logits": gate, **names})
-        product = Stage("vsn_product_forward_only", with_product)
-    logits = Matmul(
-        "vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), rows(gate, INPUT, tokens)
-    )
     steps = (Stage("vsn_forward", {"gate": gate, **names}),)
-    return [Fused((product,), (logits, Fused((tile,), steps)), tf32=True)]
+    fused = (
+        Stage("vsn_tile_forward", {"gate": gate, **names})
+        if keep
+        else Stage("vsn_tile_forward_only", {"logits": gate, **names})
+    )
+    return [
+        Matmul(
+            "vsn logits", rows(x, INPUT, tokens), weights(f"{prefix}w_vsn", INPUT, INPUT), rows(gate, INPUT, tokens)
+        ),
+        Fused((fused,), steps),
+    ]
+
+
+# How many warps share the in-projection of 16 tokens: as many as fit beside each other on 132 multiprocessors.
+_SHARE = "8 if {tokens} <= 4224 else 4 if {tokens} <= 8448 else 2 if {tokens} <= 16896 else 1"
+
+
+def projected(
+    x: str, gate: str, out: str, proj: str, keep: bool, tokens: str, size: Mapping[str, str], prefix: str
+) -> Stage:
+    """``forward`` and the in-projection of block m1 in one kernel; gate and out are left alone unless ``keep``."""
+    names = {"x": x, "w": f"{prefix}w_vsn", "bias": f"{prefix}b_vsn", "w_in": f"{prefix}w_m1_in", "proj": proj, **size}
+    names["share"] = _SHARE.format(tokens=tokens)
+    return Stage("vsn_in_forward", {"gate": gate, "out": out, **names}) if keep else Stage("vsn_in_forward_only", names)
 
 
 def backward() -> list[Step]:

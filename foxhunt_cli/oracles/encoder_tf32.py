@@ -8,7 +8,7 @@ import numpy as np
 
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.encoder_fused import block_inputs, steps_backward, steps_forward
-from foxhunt_cli.oracles.encoder_rig import HEADS, STATE, TAPS, XBC, D, H
+from foxhunt_cli.oracles.encoder_rig import HEADS, PROJ, STATE, TAPS, XBC, D, H
 
 # Relative L2 of a buffer: TF32 keeps 10 bits of an operand, up to 5e-4 a product, averaged over a sum and carried along
 # by a few products in a row.
@@ -97,28 +97,34 @@ def compare_rows(t: Trial) -> None:
     t.true("parts of its row", np.isnan(dirty["parts"][1]).any())
 
 
-def compare_selection(t: Trial) -> None:
-    """Variable selection with its product: against the product in float32 and the step; NaN stays in its token."""
+def compare_selection(t: Trial, shares: tuple[int, ...] = (1, 2, 8)) -> None:
+    """Variable selection between its two products, against the step and products in float32."""
     for tokens in (1, 15, 64, 150):
         rng = np.random.default_rng(tokens)
-        x, w, bias = (rng.standard_normal(size).astype(np.float32) for size in ((tokens, 1, D), (D, D), (D,)))
-        w /= np.float32(np.sqrt(D))
-        empty = {"gate": np.full_like(x, np.nan), "out": np.full_like(x, np.nan)}
-        want = t.run("vsn_forward", {"x": x, "bias": bias, **empty, "gate": x @ w}, W=tokens, B=1)
-        got = t.run("vsn_product_forward", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)
-        for name in ("gate", "out"):
-            t.close(f"{tokens} tokens: {name}, relative L2", 0.0, distance(want[name], got[name]), TF32)
-        alone = t.run("vsn_product_forward_only", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)
-        t.equal(f"{tokens} tokens: out, forward only", got["out"], alone["out"])
+        x, w, bias, w_in = (
+            rng.standard_normal(n).astype(np.float32) for n in ((tokens, 1, D), (D, D), (D,), (D, PROJ))
+        )
+        w, w_in = w / np.float32(np.sqrt(D)), w_in / np.float32(np.sqrt(D))
+        names = {"x": x, "w": w, "bias": bias, "w_in": w_in, "proj": np.full((tokens, 1, PROJ), np.nan, np.float32)}
+        names |= {"gate": np.full_like(x, np.nan), "out": np.full_like(x, np.nan)}
+        want = t.run("vsn_forward", names | {"gate": x @ w}, W=tokens, B=1)
+        want["proj"] = want["out"] @ w_in
+        for share in shares:
+            got = t.run("vsn_in_forward", names, W=tokens, B=1, share=share)
+            for name, value in want.items():
+                case = f"{tokens} tokens, {share} warps: {name}"
+                t.close(f"{case}, relative L2", 0.0, distance(value, got[name]), TF32)
+            alone = t.run("vsn_in_forward_only", names, W=tokens, B=1, share=share)
+            t.equal(f"{tokens} tokens, {share} warps: proj, forward only", got["proj"], alone["proj"])
         x[tokens // 2, 0, 3] = np.nan
-        spoilt = t.run("vsn_product_forward", {"x": x, "w": w, "bias": bias, **empty}, W=tokens, B=1)["out"]
+        spoilt = t.run("vsn_in_forward", names, W=tokens, B=1, share=shares[0])["proj"]
         t.true(f"{tokens} tokens: NaN in its token", np.isnan(spoilt[tokens // 2]).all())
-        others = (np.delete(array, tokens // 2, 0) for array in (got["out"], spoilt))
+        others = (np.delete(array, tokens // 2, 0) for array in (got["proj"], spoilt))
         t.true(f"{tokens} tokens: and in no other", np.array_equal(*others))
 
 
 @oracle("encoder")
-def vsn_product_matches_the_steps(t: Trial) -> None:
+def vsn_in_matches_the_steps(t: Trial) -> None:
     t.needs_tensor_cores()
     compare_selection(t)
 

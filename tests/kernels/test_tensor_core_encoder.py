@@ -31,5 +31,5 @@ def test_mamba2_chunks_keep_rows_apart(trial) -> None:
     encoder_tf32.compare_rows(trial)
 
 
-def test_vsn_product_matches_the_steps(trial) -> None:
+def test_vsn_in_matches_the_steps(trial) -> None:
     encoder_tf32.compare_selection(trial)
