@@ -138,10 +138,14 @@ def backward(snapshots: int) -> list[Step | Fused]:
     first, second = _TRAINED.blocks
     into_first = mamba2.input_gradient(second, "encoder_grad_out", accumulate=True)  # on top of the residual's
     into_vsn = mamba2.input_gradient(first, "encoder_grad_vsn")
-    sums = (*vsn.tile_backward(), Stage("encoder_sum_parts", {"tiles": vsn.TILES}))
     by_step = (*mamba2.backward(second), into_first, *mamba2.backward(first), into_vsn, *vsn.backward())
-    by_row, by_chunk = (
-        (*block(second), into_first, *block(first), into_vsn, *sums)
-        for block in (mamba2.row_backward, mamba2.chunk_backward)
-    )
-    return [*cfc.backward(snapshots), Fused(by_chunk, (Fused(by_row, by_step),), tf32=True)]
+    by_row = (*mamba2.row_backward(second), into_first, *mamba2.row_backward(first), into_vsn, *vsn.tile_backward())
+    selection, lines = vsn.projected_backward()
+    by_chunk = (*mamba2.chunk_backward(second), into_first, *mamba2.chunk_backward(first), *selection)
+    rows = Fused((*by_row, _sums(vsn.TILES)), by_step)
+    return [*cfc.backward(snapshots), Fused((*by_chunk, _sums(lines)), (rows,), tf32=True)]
+
+
+def _sums(tiles: str) -> Stage:
+    """The small gradients of Mamba-2 and variable selection from their parts."""
+    return Stage("encoder_sum_parts", {"tiles": tiles})

@@ -2,7 +2,7 @@
 
 Owns the tensors, buffers and steps of this part of the full encoder; the arithmetic is in ``cuda_src/nets/vsn.cu``,
 that of the fused steps in ``cuda_src/fused/vsn_tile.cu`` and, with the product behind them, in
-``cuda_src/cuda_only/vsn_tf32.cu``.
+``cuda_src/cuda_only/vsn_*_tf32.cu``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUFFERS = (
     buffer("vsn_gate", f"W, B, {INPUT}", "selection weights; backward: gradient of their logits"),
     buffer("vsn_out", f"W, B, {INPUT}", "selected inputs", "mixed"),
     buffer("encoder_grad_vsn", f"W, B, {INPUT}", "gradient of the selected inputs"),
-    buffer("vsn_parts", f"{TILES}, {INPUT}", "gradient of the logits' bias, one part a tile"),
+    buffer("vsn_parts", f"{TILES} + 264, {INPUT}", "gradient of the logits' bias, one part a tile or block"),
 )
 
 
@@ -74,6 +74,15 @@ def backward() -> list[Step]:
 def tile_backward() -> list[Step]:
     """The same; the bias' gradient stays in parts for ``encoder_sum_parts``."""
     return [Stage("vsn_tile_backward", {"parts": "vsn_parts", **_BACKWARD}), _weight_gradient()]
+
+
+_BLOCKS = f"(264 if {USED} > 4224 else ({USED} + 15)/16)"  # two on each of 132 multiprocessors, or 16 tokens each
+
+
+def projected_backward() -> tuple[list[Step], str]:
+    """The same from encoder_grad_proj of block m1, with lines of parts: how many."""
+    names = {"x": "x", "w_in": "w_m1_in", "grad_proj": "encoder_grad_proj", "gate": "vsn_gate", "parts": "vsn_parts"}
+    return [Stage("vsn_in_backward", {**names, "tiles": _BLOCKS, **BACKWARD}), _weight_gradient()], _BLOCKS
 
 
 def _weight_gradient() -> Matmul:

@@ -123,6 +123,28 @@ def compare_selection(t: Trial, shares: tuple[int, ...] = (1, 2, 8)) -> None:
         t.true(f"{tokens} tokens: and in no other", np.array_equal(*others))
 
 
+def compare_selection_backward(t: Trial) -> None:
+    """The gradient of the logits from that of the in-projection, against the step after a product in float32."""
+    for W, B, tiles in ((1, 1, 1), (5, 3, 1), (7, 9, 4), (150, 2, 2)):
+        rng = np.random.default_rng(W)
+        shapes = {"x": (W, B, D), "gate": (W, B, D), "w_in": (D, PROJ), "grad_proj": (W, B, PROJ)}
+        names = {name: rng.standard_normal(size).astype(np.float32) for name, size in shapes.items()}
+        names["gate"] = np.exp(names["gate"]) / np.exp(names["gate"]).sum(-1, keepdims=True)
+        grad_out = names["grad_proj"] @ names["w_in"].T
+        want = t.run("vsn_backward", {**names, "grad_out": grad_out}, W=W, B=B)["gate"]
+        got = t.run("vsn_in_backward", names | {"parts": np.zeros((tiles, D), np.float32)}, W=W, B=B, tiles=tiles)
+        case = f"{W * B} tokens, {tiles} blocks"
+        t.close(f"{case}: gradient of the logits, relative L2", 0.0, distance(want, got["gate"]), TF32)
+        sums = got["gate"].reshape(-1, D).sum(0, dtype=np.float64)
+        t.close(f"{case}: its sums, relative L2", 0.0, distance(sums, got["parts"].sum(0, dtype=np.float64)), 1e-5)
+
+
+@oracle("encoder")
+def vsn_in_backward_matches_the_steps(t: Trial) -> None:
+    t.needs_tensor_cores()
+    compare_selection_backward(t)
+
+
 @oracle("encoder")
 def vsn_in_matches_the_steps(t: Trial) -> None:
     t.needs_tensor_cores()

@@ -10,7 +10,7 @@ from foxhunt_cli.oracles import base, encoder_tf32
 
 @pytest.fixture(scope="module")
 def contracts(tmp_path_factory):
-    files = ("mamba2_forward_tf32.cu", "mamba2_backward_tf32.cu", "vsn_tf32.cu")
+    files = ("mamba2_forward_tf32.cu", "mamba2_backward_tf32.cu", "vsn_forward_tf32.cu", "vsn_backward_tf32.cu")
     return emulated(tmp_path_factory.mktemp("encoder"), files)
 
 
@@ -33,3 +33,7 @@ def test_mamba2_chunks_keep_rows_apart(trial) -> None:
 
 def test_vsn_in_matches_the_steps(trial) -> None:
     encoder_tf32.compare_selection(trial)
+
+
+def test_vsn_in_backward_matches_the_steps(trial) -> None:
+    encoder_tf32.compare_selection_backward(trial)

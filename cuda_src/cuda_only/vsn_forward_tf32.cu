@@ -2,25 +2,12 @@
 //
 // x is read once; the logits are never stored, and the selected inputs only for the backward. The formulas are in
 // nets/vsn.cu; the products x W_g and (selected) W_in have TF32 operands and float32 sums, the rest is float32.
-// Thread mapping: a warp 16 tokens at a time; with g = lane / 4 and t = lane % 4 a lane has tokens g and g + 8 and columns
-// 2t and 2t + 1 of each eight. An operand of a product and its sums lie alike (the order along k is free), so that gate,
-// input and output of an element meet in one lane, and what was selected is the next product's operand as it is; a
-// token's softmax is over four lanes. Where there are few tokens several warps share the in-projection of 16.
+// Thread mapping: vsn_tf32.cuh. Where there are few tokens several warps share the in-projection of 16.
 // Bytes a token: 224 read, 1,184 written, and 448 more where the backward follows. Shared memory: 79 kB, dynamic.
 // Edge cases: NaN in x or in a logit makes the token's whole output NaN.
-#include "cuda_only/mma.cuh"
-#include "generated/structure.cuh"
-#include "include/math.cuh"
-#include "include/reduce.cuh"
-#include "nets/mamba2.cuh"
+#include "cuda_only/vsn_tf32.cuh"
 
-#define VSN_SCALE ((float)ENCODER_INPUT_DIM)
-#define VSN_THREADS 256
-#define VSN_TOKENS 16                         // of a warp
-#define VSN_EIGHTS (ENCODER_INPUT_DIM / 8)
-#define VSN_STRIDE (ENCODER_INPUT_DIM + 4)    // of weights in shared memory: pairs of rows 24 banks apart
 #define VSN_IN_STRIDE (MAMBA_PROJ + 4)
-#define VSN_IN_EIGHTS (MAMBA_PROJ / 8)
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
@@ -34,32 +21,6 @@ struct VsnArrays {
 struct VsnWeights {
     alignas(16) float select[ENCODER_INPUT_DIM * VSN_STRIDE], project[ENCODER_INPUT_DIM * VSN_IN_STRIDE];
 };
-
-// [j][2 r + e]: token g + 8 r, input 8 j + 2 t + e.
-typedef float VsnPart[VSN_EIGHTS][4];
-
-template <int COLUMNS, int STRIDE>
-static __device__ __forceinline__ void load_weights(float* to, const float* w) {
-    for (int i = (int)threadIdx.x; i < ENCODER_INPUT_DIM * COLUMNS / 4; i += VSN_THREADS) {
-        const float4 four = ((const float4*)w)[i];
-        float* at = to + i / (COLUMNS / 4) * STRIDE + i % (COLUMNS / 4) * 4;
-        *(float4*)at = make_float4(__uint_as_float(to_tf32(four.x)), __uint_as_float(to_tf32(four.y)),
-                                   __uint_as_float(to_tf32(four.z)), __uint_as_float(to_tf32(four.w)));
-    }
-}
-
-// sums += (16 tokens x inputs 8 s to 8 s + 7) times eight columns of weights; row: of this lane's first input and column.
-template <int STRIDE>
-static __device__ __forceinline__ void multiply_eight(float* sums, const unsigned int* inputs, const float* row) {
-    const unsigned int b[2] = {__float_as_uint(row[0]), __float_as_uint(row[STRIDE])};
-    mma_tf32(sums, inputs, b);
-}
-
-// A part as an operand.
-static __device__ __forceinline__ void round_part(unsigned int (&to)[VSN_EIGHTS][4], const VsnPart& part) {
-#pragma unroll
-    for (int k = 0; k < 4 * VSN_EIGHTS; ++k) to[k / 4][k % 4] = to_tf32(part[k / 4][k % 2 * 2 + k % 4 / 2]);
-}
 
 // Softmax over the inputs of token g + 8 r, in place.
 static __device__ __forceinline__ void softmax_part(VsnPart& logits, int r) {
@@ -76,16 +37,6 @@ static __device__ __forceinline__ void softmax_part(VsnPart& logits, int r) {
     const float scale = 1.0f / group_sum<4>(sum);
 #pragma unroll
     for (int k = 0; k < 2 * VSN_EIGHTS; ++k) logits[k / 2][2 * r + k % 2] *= scale;
-}
-
-static __device__ __forceinline__ void load_part(VsnPart& in, const VsnArrays& a, int first, int t) {
-#pragma unroll
-    for (int k = 0; k < 2 * VSN_EIGHTS; ++k) {
-        const int j = k / 2, r = k % 2, token = first + 8 * r;
-        float2 two = make_float2(0.0f, 0.0f);
-        if (token < a.tokens) two = *(const float2*)(a.x + (long long)token * ENCODER_INPUT_DIM + 8 * j + 2 * t);
-        in[j][2 * r] = two.x, in[j][2 * r + 1] = two.y;
-    }
 }
 
 // The selected inputs of tokens `first` and `first` + 8 in place of the inputs; gate and they go to memory where `keep`.
@@ -145,7 +96,7 @@ static __device__ __forceinline__ void select_and_project(const VsnArrays& a, Vs
         const int first = tile * VSN_TOKENS + g;
         VsnPart in;
         unsigned int selected[VSN_EIGHTS][4];
-        load_part(in, a, first, t);
+        load_part(in, a.x, first, a.tokens, t);
         select_inputs(in, a, weights->select, KEEP && part == 0, first, g, t);
         round_part(selected, in);
         for (int j = part; j < VSN_IN_EIGHTS; j += a.share) {
