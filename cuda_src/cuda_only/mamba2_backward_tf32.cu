@@ -7,7 +7,7 @@
 // Three barriers a chunk. Shared memory: 104 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_backward_tf32.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Chunk q of the head, from its inputs to the gradients of z, x and dt and its parts of those of B and C.
 static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry* carry, const BackArrays& a,
@@ -18,10 +18,10 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
 #pragma unroll
     for (int r = 0; r < 2; ++r) rstd[r] = g + 8 * r < n ? a.rstd[row_at(q * CHUNK + g + 8 * r, a.B, 1)] : 0.0f;
     const ChunkSteps steps = chunk_steps(row->steps[head], in.proj, values[0], -values[1] * CHUNK_LOG2_E, n, head, lane);
-    ChunkSums y = output_again(row, in, steps, slope, values[2], head, g, t);
+    ChunkSums y = output_again(row, in, steps, slope, values[2], head, lane);
     gate_parts(row, carry, in, y, rstd, head, g, t);
     __syncthreads();  // the norm's means are there
-    gate_backward(row, a, in, &y, rstd, q, n, head, g, t);
+    gate_backward(row, a, in, &y, rstd, q, n, head, lane);
     __syncwarp();  // x and dy are there
     StepTerms terms = {};
     const float behind = carry->log_decay;
@@ -34,22 +34,22 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
 static __device__ __forceinline__ void backward_row(const BackArrays& a, BackShared* row) {
     int lane = (int)threadIdx.x % 32;
     const int head = (int)threadIdx.x / 32, last = chunk_count(a.W) - 1;
-    load_chunk(&row->inputs[last & 1], a, last, head, lane);
-    copy_commit();
+    if (threadIdx.x == 0) row->full[0].ready(), row->full[1].ready();
+    __syncthreads();
+    load_chunk(&row->inputs[last & 1], &row->full[last & 1], a, last, head, lane);
     load_weights(&row->weights, a.conv_w, a.conv_b, a.norm_w);
     const float values[3] = {a.dt_bias[head], expf(a.a_log[head]), a.skip[head]};
     BackCarry carry = {};
-    copy_wait<0>();
+    row->full[last & 1].wait(0);
     __syncthreads();
     convolve_bc(&row->bc, row->inputs[last & 1].proj, row->weights, head, lane);
     for (int q = last; q >= 0; --q) {
         BackInputs* next = &row->inputs[(q + 1) & 1];
         lane = fresh(lane);
         __syncthreads();  // B and C are there, and nobody reads the other place any more
-        if (q > 0) load_chunk(next, a, q - 1, head, lane);
-        copy_commit();
+        if (q > 0) load_chunk(next, &row->full[(q + 1) & 1], a, q - 1, head, lane);
         head_backward(row, &carry, a, row->inputs[q & 1], values, q, head, lane);
-        copy_wait<0>();
+        if (q > 0) row->full[(q + 1) & 1].wait((last - q + 1) >> 1 & 1);
         __syncthreads();  // the heads' parts of dB and dC are there, and the next chunk
         bc_backward(&carry, *row, a, row->inputs[q & 1], q, chunk_size(q, a.W), head, lane);
         if (q > 0) convolve_bc(&row->bc, next->proj, row->weights, head, lane);
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void backward_row(const BackArrays& a, BackSha
 #endif
 
 // mamba2_chunk_backward: from the gradient of the normalised output to that of the in-projection.
-// launch: blocks B, block 256, shared 107168
+// launch: blocks B, block 256, shared 103088
 // fuses: mamba2_norm_backward, mamba2_scan_backward_bc, mamba2_scan_backward_x, mamba2_scan_backward_dt, mamba2_conv_backward
 // One block a row. proj, grad_proj [W, B, 296]; s [W, B, 128]: states of mamba2_chunk_forward; rstd [W, B]; conv_w
 // [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128]; grad [W, B, 128]: dL/dnorm; parts [B, 952]: taps
@@ -70,9 +70,9 @@ extern "C" __global__ void __launch_bounds__(256, 2) mamba2_chunk_backward(
     const float* __restrict__ conv_w, const float* __restrict__ conv_b, const float* __restrict__ dt_bias,
     const float* __restrict__ a_log, const float* __restrict__ skip, const float* __restrict__ norm_w,
     const float* __restrict__ grad, float* __restrict__ grad_proj, float* __restrict__ parts, int W, int B) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float chunk_memory[];
-    static_assert(sizeof(BackShared) == 107168, "the launch line names the size");
+    static_assert(sizeof(BackShared) == 103088, "the launch line names the size");
     backward_row({proj, s, rstd, conv_w, conv_b, dt_bias, a_log, skip, norm_w, grad, grad_proj, parts, W, B},
                  (BackShared*)chunk_memory);
 #endif

@@ -9,10 +9,10 @@
 #pragma once
 #include "cuda_only/mamba2_chunk.cuh"
 
-#define STATE_STRIDE (MAMBA_STATE + 4)  // floats between channels of a state in shared memory
-#define GRAD_STRIDE (MAMBA_INNER + 8)   // between snapshots of the upstream gradient
+#define GRAD_STRIDE (MAMBA_INNER + 8)                      // floats between snapshots of the upstream gradient
+#define STATES (MAMBA_HEAD_DIM * MAMBA_STATE)              // of a head
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 struct BackArrays {
     const float *proj, *s, *rstd, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *norm_w, *grad;
@@ -23,7 +23,7 @@ struct BackArrays {
 // What a chunk needs from memory. state: before the chunk. grad: dL/dnorm.
 struct BackInputs {
     ChunkInputs proj;
-    alignas(16) float grad[CHUNK][GRAD_STRIDE], state[MAMBA_HEADS][MAMBA_HEAD_DIM * STATE_STRIDE];
+    alignas(16) float grad[CHUNK][GRAD_STRIDE], state[MAMBA_HEADS][STATES];
 };
 
 // head: of each warp, x and dy, later its parts of dB and dC. means: of the norm, one sum a head.
@@ -31,6 +31,7 @@ struct BackShared {
     BackInputs inputs[2];
     ChunkWeights weights;
     ChunkTile bc, head[MAMBA_HEADS];
+    CopyBarrier full[2];
     alignas(16) float means[CHUNK][MAMBA_HEADS], steps[MAMBA_HEADS][2 * CHUNK];
 };
 
@@ -53,56 +54,66 @@ struct BackCarry {
     float norm[2][2], a_log, dt_bias, skip;
 };
 
-static __device__ __forceinline__ void load_chunk(BackInputs* to, const BackArrays& a, int q, int warp, int lane) {
-    load_inputs(&to->proj, a.proj, q, a.W, a.B, warp, lane);
-    const int n = chunk_size(q, a.W);
+// Starts the copy of chunk q. Before the window and before its first state there are zeros.
+static __device__ __forceinline__ void load_chunk(BackInputs* to, CopyBarrier* full, const BackArrays& a, int q, int warp,
+                                                  int lane) {
+    const int row = MAMBA_INNER * (int)sizeof(float), states = STATES * (int)sizeof(float);
+    if (q == 0) {
+        clear_before(&to->proj);
+        for (int i = (int)threadIdx.x; i < MAMBA_HEADS * STATES; i += CHUNK_THREADS) to->state[i / STATES][i % STATES] = 0.0f;
+    }
+    load_inputs(&to->proj, full, a.proj, q, a.W, a.B, CHUNK * row + (q > 0 ? MAMBA_HEADS * states : 0), warp, lane);
+    if (lane != 0) return;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-        const int i = 2 * warp + k, w = q * CHUNK + (i < n ? i : 0), piece = lane + 32 * k;
-        copy16_async(&to->grad[i][4 * lane], a.grad + row_at(w, a.B, MAMBA_INNER) + 4 * lane, i < n ? 16 : 0);
-        copy16_async(&to->state[warp][piece / 4 * STATE_STRIDE + piece % 4 * 4],
-                     a.s + state_at(q > 0 ? q : 1, a.B, warp) * (q > 0) + 4 * piece, q > 0 ? 16 : 0);
+        const int i = 2 * warp + k, w = q * CHUNK + i;
+        full->copy(to->grad[i], a.grad + row_at(w < a.W ? w : a.W - 1, a.B, MAMBA_INNER), row);
     }
+    if (q > 0) full->copy(to->state[warp], a.s + states_at(q, a.B) + warp * STATES, states);
 }
 
 // The head's state before the chunk: outer channels, inner states; turned the other way round.
-static __device__ __forceinline__ ChunkOperand state_operand(const float* state, int g, int t) {
+static __device__ __forceinline__ ChunkOperand state_operand(const float* state, int lane) {
+    const int place = state_place(lane / 4, lane % 4 * 2);
     ChunkOperand operand;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        const float2 two = two_at(state + (g + 8 * (k % 2)) * STATE_STRIDE + 8 * (k / 2) + 2 * t);
-        operand.v[k / 2][k % 2] = to_tf32(two.x), operand.v[k / 2][2 + k % 2] = to_tf32(two.y);
+        const float2 two = two_at(state + (place ^ k % 2 * STATE_LOWER ^ k / 2 * STATE_EIGHT));
+        operand.v[k / 2][k % 2] = to_operand(two.x), operand.v[k / 2][2 + k % 2] = to_operand(two.y);
     }
     return operand;
 }
 
-static __device__ __forceinline__ ChunkOperand state_turned(const float* state, int g, int t) {
+static __device__ __forceinline__ ChunkOperand state_turned(const float* state, int lane) {
+    const int place = state_place(lane % 4 * 2, lane / 4);
     ChunkOperand operand;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        operand.v[k / 4][k % 4] = to_tf32(state[(8 * (k / 4) + 2 * t + k % 4 / 2) * STATE_STRIDE + g + 8 * (k % 2)]);
+        const int flip = k / 4 * STATE_LOWER ^ k % 4 / 2 * STATE_NEXT ^ k % 2 * STATE_EIGHT;
+        operand.v[k / 4][k % 4] = to_operand(state[place ^ flip]);
     }
     return operand;
 }
 
 // Recomputes y of the head; x goes to its tile. slope: of SiLU at x, as convolve_x has it.
 static __device__ __forceinline__ ChunkSums output_again(BackShared* row, const BackInputs& in, const ChunkSteps& steps,
-                                                         float (&slope)[2][4], float skip, int head, int g, int t) {
+                                                         float (&slope)[2][4], float skip, int head, int lane) {
+    const int g = lane / 4, t = lane % 4;
+    const ChunkPlace place(lane);
     ChunkOperand x;
     convolve_x(slope, in.proj, row->weights, head, g, t);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const int s = k / 4, r = k % 2, e = k % 4 / 2;
-        const float v = slope[s][k % 4], gate = lanes_sigmoid(v);
-        x.v[s][k % 4] = to_tf32(v * gate);
-        slope[s][k % 4] = gate * fmaf(v, 1.0f - gate, 1.0f);
-        row->head[head].v[ChunkTile::at(8 * s + 2 * t + e, g + 8 * r)] = __uint_as_float(x.v[s][k % 4]);
+        const float v = slope[k / 4][k % 4], gate = chunk_sigmoid(v);
+        x.v[k / 4][k % 4] = to_operand(v * gate);
+        slope[k / 4][k % 4] = gate * fmaf(v, 1.0f - gate, 1.0f);
+        put_column<0>(&row->head[head], place, k, x.v[k / 4][k % 4]);
     }
-    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    const ChunkOperand c = tile_rows<MAMBA_STATE>(row->bc, place);
     ChunkSums cb;
     clear_sums(&cb);
-    multiply(&cb, c, tile_rows(row->bc, 0, g, t));
-    return chunk_output(cb, steps, skip, c, state_operand(in.state[head], g, t), x, g, t);
+    multiply(&cb, c, tile_rows<0>(row->bc, place));
+    return chunk_output(cb, steps, skip, c, state_operand(in.state[head], lane), x, g, t);
 }
 
 // The head's parts of the norm's mean, to shared memory, and of the norm weights' gradient.
@@ -116,8 +127,8 @@ static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* ca
         for (int j = 0; j < 2; ++j) {
             const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
             const float2 w = two_at(&row->weights.norm[c + 8 * j]);
-            const float first = y.v[j][2 * r] * (lanes_silu(z.x) * rstd[r] * d.x);
-            const float second = y.v[j][2 * r + 1] * (lanes_silu(z.y) * rstd[r] * d.y);
+            const float first = y.v[j][2 * r] * (z.x * chunk_sigmoid(z.x) * rstd[r] * d.x);
+            const float second = y.v[j][2 * r + 1] * (z.y * chunk_sigmoid(z.y) * rstd[r] * d.y);
             carry->norm[j][0] += first, carry->norm[j][1] += second;
             mean = fmaf(first, w.x, fmaf(second, w.y, mean));
         }
@@ -128,7 +139,7 @@ static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* ca
 
 // dy and dz of a channel; swish, its gate and its norm weight times upstream gradient.
 static __device__ __forceinline__ float gate_gradient(float* dz, float z, float y, float weighted, float rstd, float mean) {
-    const float gate = lanes_sigmoid(z), swish = z * gate;
+    const float gate = chunk_sigmoid(z), swish = z * gate;
     const float du = rstd * fmaf(-y * swish * rstd, mean, weighted);
     *dz = du * y * gate * fmaf(z, 1.0f - gate, 1.0f);
     return du * swish;
@@ -136,8 +147,9 @@ static __device__ __forceinline__ float gate_gradient(float* dz, float z, float 
 
 // dy in place of y, and into the head's tile behind x; dz to memory.
 static __device__ __forceinline__ void gate_backward(BackShared* row, const BackArrays& a, const BackInputs& in,
-                                                     ChunkSums* y, const float (&rstd)[2], int q, int n, int head, int g,
-                                                     int t) {
+                                                     ChunkSums* y, const float (&rstd)[2], int q, int n, int head, int lane) {
+    const int g = lane / 4, t = lane % 4;
+    const ChunkPlace place(lane);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int i = g + 8 * r, c = head * MAMBA_HEAD_DIM + 2 * t;
@@ -153,8 +165,8 @@ static __device__ __forceinline__ void gate_backward(BackShared* row, const Back
             own[0] = gate_gradient(&dz[0], z.x, own[0], w.x * d.x, rstd[r], mean);
             own[1] = gate_gradient(&dz[1], z.y, own[1], w.y * d.y, rstd[r], mean);
             if (i < n) put_two(to + 8 * j, dz[0], dz[1]);
-            put_two(&row->head[head].v[ChunkTile::at(i, MAMBA_HEAD_DIM + 8 * j + 2 * t)], __uint_as_float(to_tf32(own[0])),
-                    __uint_as_float(to_tf32(own[1])));
+            put_row<MAMBA_HEAD_DIM>(&row->head[head], place, j, r, __uint_as_float(to_operand(own[0])),
+                                    __uint_as_float(to_operand(own[1])));
         }
     }
 }
@@ -197,13 +209,13 @@ static __device__ __forceinline__ ChunkOperand straight_map(StepTerms* terms, co
     return operand_of(n);
 }
 
-static __device__ __forceinline__ ChunkOperand rounded(ChunkOperand operand) {
+static __device__ __forceinline__ ChunkOperand rounded(ChunkOperand values) {
 #pragma unroll
-    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_tf32(__uint_as_float(operand.v[k / 4][k % 4]));
-    return operand;
+    for (int k = 0; k < 8; ++k) values.v[k / 4][k % 4] = to_operand(__uint_as_float(values.v[k / 4][k % 4]));
+    return values;
 }
 
-// Scales rows g and g + 8 of sums; comes back: their products with an operand of the same shape, before that.
+// Scales rows g and g + 8 of sums; products: with an operand of the same shape, before that, CHUNK_NEAREST too large.
 static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOperand& with, const float (&scale)[2],
                                                   float (&products)[2]) {
 #pragma unroll
@@ -214,11 +226,11 @@ static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOp
     }
 }
 
-static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums& sums, int first, int g, int t) {
+template <int FIRST>
+static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums& sums, ChunkPlace place) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        put_two(&tile->v[ChunkTile::at(g + 8 * (k % 2), first + 8 * (k / 2) + 2 * t)], sums.v[k / 2][k % 2 * 2],
-                sums.v[k / 2][k % 2 * 2 + 1]);
+        put_row<FIRST>(tile, place, k / 2, k % 2, sums.v[k / 2][k % 2 * 2], sums.v[k / 2][k % 2 * 2 + 1]);
     }
 }
 
@@ -230,7 +242,7 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const float weight = ChunkSteps::power(steps.column_log(k / 4, k % 4 / 2));
-        weighted.v[k / 4][k % 4] = to_tf32(weight * __uint_as_float(dy.v[k / 4][k % 4]));
+        weighted.v[k / 4][k % 4] = times(dy.v[k / 4][k % 4], weight);
     }
 #pragma unroll
     for (int k = 0; k < 8; ++k) carry->state.v[k / 4][k % 4] *= kept;
@@ -240,7 +252,7 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
     for (int k = 0; k < 8; ++k) {
         product = fmaf(carry->state.v[k / 4][k % 4], __uint_as_float(state.v[k / 4][k % 4 / 2 + k % 2 * 2]), product);
     }
-    carry->log_decay = warp_sum(product);
+    carry->log_decay = warp_sum(product) * (1.0f / CHUNK_NEAREST);
 }
 
 // Gradients of the head's step sizes; behind: <H, S_end>.
@@ -264,7 +276,7 @@ static __device__ __forceinline__ void step_gradients(BackCarry* carry, const Ba
         if (i + step < CHUNK) log_decay += later;
     }
     log_decay += behind;
-    const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * -expm1f(-steps.dt);
+    const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * steps.slope;
     carry->a_log = fmaf(log_decay, -rate * steps.dt, carry->a_log);
     carry->dt_bias += grad;
     if (lane < n) a.grad_proj[row_at(q * CHUNK + lane, a.B, MAMBA_PROJ) + MAMBA_DT_COLUMN + head] = grad;
@@ -337,12 +349,13 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
                                                          int lane) {
     lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
-    const ChunkOperand b = tile_rows(row.bc, 0, g, t);
+    const ChunkPlace place(lane);
+    const ChunkOperand b = tile_rows<0>(row.bc, place);
     ChunkSums bc, xdy, dx;
     ChunkOperand m;
     clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx);
-    multiply(&bc, b, tile_rows(row.bc, MAMBA_STATE, g, t));
-    multiply(&xdy, tile_rows(row.head[head], 0, g, t), tile_rows(row.head[head], MAMBA_HEAD_DIM, g, t));
+    multiply(&bc, b, tile_rows<MAMBA_STATE>(row.bc, place));
+    multiply(&xdy, tile_rows<0>(row.head[head], place), tile_rows<MAMBA_HEAD_DIM>(row.head[head], place));
     turned_maps(&m, n_turned, terms, &carry->skip, steps, skip, bc, xdy, g, t);
     multiply(&dx, operand_of(carry->state), b);
 #pragma unroll
@@ -350,7 +363,7 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
         const int s = k / 4, e = k % 2;
         dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
     }
-    multiply(&dx, tile_columns(row.head[head], MAMBA_HEAD_DIM, g, t), m);
+    multiply(&dx, tile_columns<MAMBA_HEAD_DIM>(row.head[head], place), m);
     x_backward(carry, row, a, in, dx, slope, q, n, head, lane);
 }
 
@@ -360,14 +373,15 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
                                                      const ChunkSteps& steps, int head, int lane) {
     lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
+    const ChunkPlace place(lane);
     ChunkTile* tile = &row->head[head];
-    const ChunkOperand x = tile_rows(*tile, 0, g, t), b = tile_rows(row->bc, 0, g, t);
+    const ChunkOperand x = tile_rows<0>(*tile, place), b = tile_rows<0>(row->bc, place);
     ChunkSums db, dc, cb, dyx;
     clear_sums(&db), clear_sums(&dc), clear_sums(&cb), clear_sums(&dyx);
     __syncwarp();  // everybody has read x
-    put_rows(tile, carry->state, 0, g, t);
+    put_rows<0>(tile, carry->state, place);
     __syncwarp();
-    multiply(&db, x, rounded(tile_columns(*tile, 0, g, t)));
+    multiply(&db, x, rounded(tile_columns<0>(*tile, place)));
     float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -376,24 +390,24 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     }
     scale_rows(&db, b, scale, products);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r], products[r], terms->future[r]), products[r] = 0.0f;
-    multiply(&db, n_turned, tile_columns(row->bc, MAMBA_STATE, g, t));
+    for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r] * (1.0f / CHUNK_NEAREST), products[r], terms->future[r]), products[r] = 0.0f;
+    multiply(&db, n_turned, tile_columns<MAMBA_STATE>(row->bc, place));
     __syncwarp();  // everybody has read H
-    put_rows(tile, db, 0, g, t);
-    const ChunkOperand dy = tile_rows(*tile, MAMBA_HEAD_DIM, g, t), c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    put_rows<0>(tile, db, place);
+    const ChunkOperand dy = tile_rows<MAMBA_HEAD_DIM>(*tile, place), c = tile_rows<MAMBA_STATE>(row->bc, place);
     multiply(&dyx, dy, x);
     multiply(&cb, c, b);
-    multiply(&dc, dy, state_turned(state, g, t));
+    multiply(&dc, dy, state_turned(state, lane));
 #pragma unroll
     for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log(r));
     scale_rows(&dc, c, scale, products);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r], products[r], terms->past[r]);
-    multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), tile_columns(row->bc, 0, g, t));
-    carry_state(carry, steps, tile_columns(*tile, MAMBA_HEAD_DIM, g, t), tile_columns(row->bc, MAMBA_STATE, g, t),
-                state_operand(state, g, t));
+    for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r] * (1.0f / CHUNK_NEAREST), products[r], terms->past[r]);
+    multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), tile_columns<0>(row->bc, place));
+    carry_state(carry, steps, tile_columns<MAMBA_HEAD_DIM>(*tile, place), tile_columns<MAMBA_STATE>(row->bc, place),
+                state_operand(state, lane));
     __syncwarp();  // everybody has read dy
-    put_rows(tile, dc, MAMBA_STATE, g, t);
+    put_rows<MAMBA_STATE>(tile, dc, place);
 }
 
 // The warp's four columns of B and C: the heads' parts added, through SiLU and convolution to memory.
@@ -408,7 +422,8 @@ static __device__ __forceinline__ void bc_backward(BackCarry* carry, const BackS
     for (int e = 0; e < 2; ++e) {
 #pragma unroll
         for (int head = 0; head < MAMBA_HEADS; ++head) own[e] += row.head[head].v[ChunkTile::at(i + e, c)];
-        own[e] *= lanes_silu_slope(pre[e]);
+        const float gate = chunk_sigmoid(pre[e]);
+        own[e] *= gate * fmaf(pre[e], 1.0f - gate, 1.0f);
     }
     const PairGradient grad =
         pair_gradient(own, carry->bc_ahead, pair == 0, pair == 1, (lane + 4) & 31, (lane + 8) & 31);

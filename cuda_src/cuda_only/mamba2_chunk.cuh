@@ -23,8 +23,9 @@
 #define CHUNK_STATES (MAMBA_INNER * MAMBA_STATE)  // of a row: as many as a chunk has channels
 #define CHUNK_BC_COLUMN (MAMBA_XBC_COLUMN + MAMBA_INNER)  // first column of B in the in-projection
 #define CHUNK_LOG2_E 1.44269504f
+#define CHUNK_NEAREST 1.00033838f         // 1 + ln 2 / 2048: see to_operand()
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // The lane's number, newly each time: what is computed from it is computed again where it is needed. Kept from chunk to
 // chunk, the many addresses in shared memory would leave no registers for the sums.
@@ -50,10 +51,30 @@ struct ChunkTile {
     alignas(16) float v[CHUNK * 32];
 
     // Where an element lies: eight columns move together, so that rows and columns can both be read without conflict.
-    static __device__ __forceinline__ int at(int i, int c) {
+    static __device__ __forceinline__ constexpr int at(int i, int c) {
         return i * 32 + (((c >> 3) ^ (i & 3) ^ ((i >> 2) & 1)) << 3) + ((c & 7) ^ ((i >> 3) << 2));
     }
 };
+
+// Bytes from a tile's start to a lane's first element, as rows and as columns lie. The others are an exclusive or with a
+// constant away: r, s, e and the eights of columns flip bits of their own.
+struct ChunkPlace {
+    int rows, columns;
+
+    __device__ __forceinline__ explicit ChunkPlace(int lane)
+        : rows(4 * ChunkTile::at(lane / 4, lane % 4 * 2)), columns(4 * ChunkTile::at(lane % 4 * 2, lane / 4)) {}
+
+    static constexpr int EIGHT = 4 * 8, NEXT = 4 * (32 + 8), LOWER = 4 * (256 + 4);  // columns; snapshot; 8 snapshots
+};
+
+// A value as an operand. The tensor cores cut off what TF32 has no bits for; this factor, as large as half a unit in the
+// mean over the mantissas, makes of that rounding: at most 0.69 of a unit off instead of 0.5, for one instruction
+// instead of three. What TF32 can hold stays as it is; NaN and infinity stay. An operand times a weight is an operand.
+static __device__ __forceinline__ unsigned int to_operand(float v) { return __float_as_uint(v * CHUNK_NEAREST); }
+
+static __device__ __forceinline__ unsigned int times(unsigned int operand, float weight) {
+    return __float_as_uint(weight * __uint_as_float(operand));
+}
 
 // An operand: v[s][r + 2 e] is element (outer g + 8 r, inner 8 s + 2 t + e), where inner is summed over.
 struct ChunkOperand {
@@ -86,31 +107,49 @@ static __device__ __forceinline__ void multiply(ChunkSums* sums, const ChunkOper
 static __device__ __forceinline__ ChunkOperand operand_of(const ChunkSums& sums) {
     ChunkOperand operand;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_tf32(sums.v[k / 4][(k % 2) * 2 + k % 4 / 2]);
+    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_operand(sums.v[k / 4][(k % 2) * 2 + k % 4 / 2]);
     return operand;
 }
 
-// Columns `first` to `first` + 15 of a tile: outer snapshots, inner columns.
-static __device__ __forceinline__ ChunkOperand tile_rows(const ChunkTile& tile, int first, int g, int t) {
+// Columns FIRST to FIRST + 15 of a tile: outer snapshots, inner columns.
+template <int FIRST>
+static __device__ __forceinline__ ChunkOperand tile_rows(const ChunkTile& tile, ChunkPlace place) {
     ChunkOperand operand;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        const int s = k / 2, r = k % 2;
-        const float2 two = *(const float2*)&tile.v[ChunkTile::at(g + 8 * r, first + 8 * s + 2 * t)];
+        const int s = k / 2, r = k % 2, flip = (FIRST / 8 + s) * ChunkPlace::EIGHT ^ r * ChunkPlace::LOWER;
+        const float2 two = two_at((const float*)((const char*)tile.v + (place.rows ^ flip)));
         operand.v[s][r] = __float_as_uint(two.x), operand.v[s][2 + r] = __float_as_uint(two.y);
     }
     return operand;
 }
 
 // The same turned round: outer columns, inner snapshots.
-static __device__ __forceinline__ ChunkOperand tile_columns(const ChunkTile& tile, int first, int g, int t) {
+template <int FIRST>
+static __device__ __forceinline__ ChunkOperand tile_columns(const ChunkTile& tile, ChunkPlace place) {
     ChunkOperand operand;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 2, e = k % 4 / 2;
-        operand.v[s][k % 4] = __float_as_uint(tile.v[ChunkTile::at(8 * s + 2 * t + e, first + g + 8 * r)]);
+        const int flip = (FIRST / 8 + r) * ChunkPlace::EIGHT ^ e * ChunkPlace::NEXT ^ s * ChunkPlace::LOWER;
+        operand.v[s][k % 4] = *(const unsigned int*)((const char*)tile.v + (place.columns ^ flip));
     }
     return operand;
+}
+
+// Element k of a turned operand, in the columns from FIRST on.
+template <int FIRST>
+static __device__ __forceinline__ void put_column(ChunkTile* tile, ChunkPlace place, int k, unsigned int v) {
+    const int s = k / 4, r = k % 2, e = k % 4 / 2;
+    const int flip = (FIRST / 8 + r) * ChunkPlace::EIGHT ^ e * ChunkPlace::NEXT ^ s * ChunkPlace::LOWER;
+    *(unsigned int*)((char*)tile->v + (place.columns ^ flip)) = v;
+}
+
+// Columns FIRST + 8 j + 2 t and the next of snapshot g + 8 r.
+template <int FIRST>
+static __device__ __forceinline__ void put_row(ChunkTile* tile, ChunkPlace place, int j, int r, float a, float b) {
+    const int flip = (FIRST / 8 + j) * ChunkPlace::EIGHT ^ r * ChunkPlace::LOWER;
+    put_two((float*)((char*)tile->v + (place.rows ^ flip)), a, b);
 }
 
 // How many snapshots of chunk q the window has.
@@ -118,31 +157,49 @@ static __device__ __forceinline__ int chunk_size(int q, int W) { return W - q * 
 
 static __device__ __forceinline__ int chunk_count(int W) { return (W + CHUNK - 1) / CHUNK; }
 
-// Where the state before chunk q > 0 is kept, in a buffer of 128 floats a token: in the place of the chunk before it,
-// which is whole. A head's 16 channels x 16 states lie together.
-static __device__ __forceinline__ long long state_at(int q, int B, int head) {
-    return ((long long)(q - 1) * CHUNK * B + (long long)blockIdx.x * CHUNK) * MAMBA_INNER + head * 16 * MAMBA_STATE;
+// Where the states of the block's row before chunk q > 0 are kept, in a buffer of 128 floats a token: in the place of the
+// chunk before it, which is whole. A head's 16 channels x 16 states lie together.
+static __device__ __forceinline__ long long states_at(int q, int B) {
+    return ((long long)(q - 1) * CHUNK * B + (long long)blockIdx.x * CHUNK) * MAMBA_INNER;
 }
 
-// Starts the copy of chunk q; outside the window zeros.
-static __device__ __forceinline__ void load_inputs(ChunkInputs* to, const float* proj, int q, int W, int B, int warp,
-                                                   int lane) {
-    const int n = chunk_size(q, W);
+// Floats from a head's first state to that of a channel and a state, both as kept and in shared memory: channels and states
+// can both be read as rows without conflict. The others of a lane are an exclusive or with a constant away.
+static __device__ __forceinline__ constexpr int state_place(int channel, int state) {
+    return (channel * 16 ^ (channel >> 1 & 1) << 4 ^ ((channel >> 2 ^ channel >> 1) & 1) << 3) ^ state;
+}
+
+#define STATE_EIGHT 8         // states
+#define STATE_NEXT 16         // channel
+#define STATE_LOWER (8 * 16)  // channels
+
+// Starts the copy of chunk q, every warp its share; bytes: that others copy as well. Behind the window the last snapshot is
+// repeated: with dt = 0 it is worth nothing. A copy's addresses are the same in all lanes: one thread starts it.
+static __device__ __forceinline__ void load_inputs(ChunkInputs* to, CopyBarrier* full, const float* proj, int q, int W,
+                                                   int B, int bytes, int warp, int lane) {
+    if (lane != 0) return;
+    const int row = MAMBA_PROJ * (int)sizeof(float), before = MAMBA_XBC * (int)sizeof(float);
+    if (warp == 0) full->expect(CHUNK * row + (q > 0 ? ROW_BEFORE * before : 0) + bytes);
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
-        const int i = 2 * warp + k, w = q * CHUNK + (i < n ? i : 0);
-        const float* from = proj + row_at(w, B, MAMBA_PROJ);
+        const int i = 2 * warp + k, w = q * CHUNK + i;
+        full->copy(to->snapshot[ROW_BEFORE + i], proj + row_at(w < W ? w : W - 1, B, MAMBA_PROJ), row);
+    }
+    if (warp >= ROW_BEFORE || q == 0) return;
+    const float* from = proj + row_at(q * CHUNK - ROW_BEFORE + warp, B, MAMBA_PROJ);
+    full->copy(&to->snapshot[warp][MAMBA_XBC_COLUMN], from + MAMBA_XBC_COLUMN, before);
+}
+
+// Zeros before the window, by all threads.
+static __device__ __forceinline__ void clear_before(ChunkInputs* to) {
+    if (threadIdx.x >= MAMBA_XBC) return;
 #pragma unroll
-        for (int c = lane; c < MAMBA_PROJ / 4; c += 32) {
-            copy16_async(&to->snapshot[ROW_BEFORE + i][4 * c], from + 4 * c, i < n ? 16 : 0);
-        }
-    }
-    if (warp >= ROW_BEFORE) return;
-    const int w = q * CHUNK - ROW_BEFORE + warp;
-    const float* from = proj + row_at(w < 0 ? 0 : w, B, MAMBA_PROJ) + MAMBA_XBC_COLUMN;
-    for (int c = lane; c < MAMBA_XBC / 4; c += 32) {
-        copy16_async(&to->snapshot[warp][MAMBA_XBC_COLUMN + 4 * c], from + 4 * c, w < 0 ? 0 : 16);
-    }
+    for (int k = 0; k < ROW_BEFORE; ++k) to->snapshot[k][MAMBA_XBC_COLUMN + threadIdx.x] = 0.0f;
+}
+
+// 1 / (1 + e^-x), accurate to 1e-6: a third of the instructions of lanes_sigmoid.
+static __device__ __forceinline__ float chunk_sigmoid(float x) {
+    return lanes_reciprocal(1.0f + lanes_exp2(-CHUNK_LOG2_E * x));
 }
 
 // Weights of a block that are read once a chunk; in shared memory they cost no register in between.
@@ -202,14 +259,14 @@ static __device__ __forceinline__ void convolve_bc(ChunkTile* tile, const ChunkI
     read_pair_inputs(in, inputs, i, CHUNK_BC_COLUMN + c);
     convolve_pair(weights.taps(MAMBA_INNER + c), in, pre);
 #pragma unroll
-    for (int e = 0; e < 2; ++e) tile->v[ChunkTile::at(i + e, c)] = __uint_as_float(to_tf32(lanes_silu(pre[e])));
+    for (int e = 0; e < 2; ++e) tile->v[ChunkTile::at(i + e, c)] = __uint_as_float(to_operand(pre[e] * chunk_sigmoid(pre[e])));
 }
 
-// A head's step sizes in a chunk: dt, and log2 of the decay from the chunk's start, of a lane's own snapshot lane % 16
+// A head's step sizes in a chunk: dt with its slope, and log2 of the decay from the chunk's start, of a lane's own snapshot
 // in registers, of all in shared memory: [log, dt] of each. As rows and columns lie, row r is snapshot g + 8 r, columns
 // [s][e] snapshot 8 s + 2 t + e.
 struct ChunkSteps {
-    float dt, log, log_end;
+    float dt, slope, log, log_end;
     const float *rows, *columns;
 
     // exp of a difference of logs.
@@ -226,8 +283,9 @@ static __device__ __forceinline__ ChunkSteps chunk_steps(float* all, const Chunk
                                                          int n, int head, int lane) {
     const int i = lane % CHUNK;
     ChunkSteps steps;
-    const float raw = inputs.snapshot[ROW_BEFORE + i][MAMBA_DT_COLUMN + head];
-    steps.dt = i < n ? softplus(raw + dt_bias) : 0.0f;
+    const float raw = inputs.snapshot[ROW_BEFORE + i][MAMBA_DT_COLUMN + head] + dt_bias;
+    steps.dt = i < n ? softplus(raw) : 0.0f;
+    steps.slope = i < n ? chunk_sigmoid(raw) : 0.0f;
     steps.log = rate * steps.dt;
 #pragma unroll
     for (int step = 1; step < CHUNK; step *= 2) {

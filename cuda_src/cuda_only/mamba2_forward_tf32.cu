@@ -7,7 +7,7 @@
 // Shared memory: 51 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_chunk.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 struct ForwardArrays {
     const float *proj, *conv_w, *conv_b, *dt_bias, *a_log, *skip, *norm_w;
@@ -20,6 +20,7 @@ struct ForwardShared {
     ChunkInputs inputs[2];
     ChunkWeights weights;
     ChunkTile bc;
+    CopyBarrier full[2];
     alignas(16) float squares[CHUNK][MAMBA_HEADS], steps[MAMBA_HEADS][2 * CHUNK];
 };
 
@@ -33,7 +34,7 @@ static __device__ __forceinline__ void next_state(ChunkSums* state, const ChunkO
         const int s = k / 4, e = k % 4 / 2;
         state->v[s][k % 4] *= kept;
         const float weight = ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
-        weighted.v[s][k % 4] = to_tf32(weight * __uint_as_float(x.v[s][k % 4]));
+        weighted.v[s][k % 4] = times(x.v[s][k % 4], weight);
     }
     multiply(state, weighted, b_turned);
 }
@@ -46,14 +47,15 @@ static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, Forwar
     ChunkOperand x;
     convolve_x(pre, inputs, row->weights, head, g, t);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) x.v[k / 4][k % 4] = to_tf32(lanes_silu(pre[k / 4][k % 4]));
+    for (int k = 0; k < 8; ++k) x.v[k / 4][k % 4] = to_operand(pre[k / 4][k % 4] * chunk_sigmoid(pre[k / 4][k % 4]));
     const ChunkSteps steps = chunk_steps(row->steps[head], inputs, values[0], values[1], n, head, lane);
-    const ChunkOperand c = tile_rows(row->bc, MAMBA_STATE, g, t);
+    const ChunkPlace place(lane);
+    const ChunkOperand c = tile_rows<MAMBA_STATE>(row->bc, place);
     ChunkSums cb;
     clear_sums(&cb);
-    multiply(&cb, c, tile_rows(row->bc, 0, g, t));
+    multiply(&cb, c, tile_rows<0>(row->bc, place));
     ChunkSums u = chunk_output(cb, steps, values[2], c, operand_of(*state), x, g, t);
-    next_state(state, x, steps, tile_columns(row->bc, 0, g, t));
+    next_state(state, x, steps, tile_columns<0>(row->bc, place));
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float* z = &inputs.snapshot[ROW_BEFORE + g + 8 * r][head * MAMBA_HEAD_DIM + 2 * t];
@@ -62,7 +64,7 @@ static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, Forwar
         for (int j = 0; j < 2; ++j) {
             const float2 two = two_at(z + 8 * j);
             float* at = &u.v[j][2 * r];
-            at[0] *= lanes_silu(two.x), at[1] *= lanes_silu(two.y);
+            at[0] *= two.x * chunk_sigmoid(two.x), at[1] *= two.y * chunk_sigmoid(two.y);
             square = fmaf(at[0], at[0], fmaf(at[1], at[1], square));
         }
         square = group_sum<4>(square);
@@ -81,7 +83,7 @@ static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, c
         const int i = g + 8 * r;
         const float4 *parts = (const float4*)row.squares[i], first = parts[0], last = parts[1];
         const float square = ((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w));
-        const float rstd = 1.0f / sqrtf(square / MAMBA_INNER + MAMBA_NORM_EPS);
+        const float rstd = rsqrtf(square / MAMBA_INNER + MAMBA_NORM_EPS);
         if (i >= n) continue;
         float* to = a.norm + row_at(q * CHUNK + i, a.B, MAMBA_INNER) + column;
 #pragma unroll
@@ -96,10 +98,11 @@ static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, c
 // The state before chunk q > 0, for the backward.
 static __device__ __forceinline__ void keep_state(const ForwardArrays& a, const ChunkSums& state, int q, int head,
                                                   int lane) {
-    float* to = a.s + state_at(q, a.B, head) + lane / 4 * MAMBA_STATE + lane % 4 * 2;
+    float* to = a.s + states_at(q, a.B) + head * MAMBA_HEAD_DIM * MAMBA_STATE;
+    const int place = state_place(lane / 4, lane % 4 * 2);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
-        put_two(to + k % 2 * 8 * MAMBA_STATE + k / 2 * 8, state.v[k / 2][k % 2 * 2], state.v[k / 2][k % 2 * 2 + 1]);
+        put_two(to + (place ^ k % 2 * STATE_LOWER ^ k / 2 * STATE_EIGHT), state.v[k / 2][k % 2 * 2], state.v[k / 2][k % 2 * 2 + 1]);
     }
 }
 
@@ -108,34 +111,37 @@ template <bool KEEP>
 static __device__ __forceinline__ void forward_row(const ForwardArrays& a, ForwardShared* row) {
     int lane = (int)threadIdx.x % 32;
     const int head = (int)threadIdx.x / 32, chunks = chunk_count(a.W);
-    load_inputs(&row->inputs[0], a.proj, 0, a.W, a.B, head, lane);
-    copy_commit();
+    if (threadIdx.x == 0) row->full[0].ready(), row->full[1].ready();
+    clear_before(&row->inputs[0]);
+    copies_behind_stores();
+    __syncthreads();
+    load_inputs(&row->inputs[0], &row->full[0], a.proj, 0, a.W, a.B, 0, head, lane);
     load_weights(&row->weights, a.conv_w, a.conv_b, a.norm_w);
     const float values[3] = {a.dt_bias[head], -expf(a.a_log[head]) * CHUNK_LOG2_E, a.skip[head]};
     ChunkSums state;
     clear_sums(&state);
-    copy_wait<0>();
+    row->full[0].wait(0);
     __syncthreads();
     convolve_bc(&row->bc, row->inputs[0], row->weights, head, lane);
     for (int q = 0; q < chunks; ++q) {
         const int n = chunk_size(q, a.W);
         lane = fresh(lane);
         __syncthreads();  // B and C are there, and nobody reads the other place any more
-        if (q + 1 < chunks) load_inputs(&row->inputs[(q + 1) & 1], a.proj, q + 1, a.W, a.B, head, lane);
-        copy_commit();
+        const int next = (q + 1) & 1;
+        if (q + 1 < chunks) load_inputs(&row->inputs[next], &row->full[next], a.proj, q + 1, a.W, a.B, 0, head, lane);
         if (KEEP && q > 0) keep_state(a, state, q, head, lane);
         const ChunkSums u = gated_chunk(&state, row, row->inputs[q & 1], values, n, head, lane);
-        copy_wait<0>();
+        if (q + 1 < chunks) row->full[next].wait((q + 1) >> 1 & 1);
         __syncthreads();  // the squares are there, and the next chunk
         normalise_chunk<KEEP>(a, *row, u, q, n, head, lane);
-        if (q + 1 < chunks) convolve_bc(&row->bc, row->inputs[(q + 1) & 1], row->weights, head, lane);
+        if (q + 1 < chunks) convolve_bc(&row->bc, row->inputs[next], row->weights, head, lane);
     }
 }
 
 #endif
 
 // mamba2_chunk_forward: a block between its projections; states and rstd stay for the backward.
-// launch: blocks B, block 256, shared 52896
+// launch: blocks B, block 256, shared 52912
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row. proj [W, B, 296]; conv_w [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128];
 // s [W, B, 128]: states; norm [W, B, 128]; rstd [W, B].
@@ -144,23 +150,23 @@ extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward(
     const float* __restrict__ dt_bias, const float* __restrict__ a_log, const float* __restrict__ skip,
     const float* __restrict__ norm_w, float* __restrict__ s, float* __restrict__ norm, float* __restrict__ rstd, int W,
     int B) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float chunk_memory[];
-    static_assert(sizeof(ForwardShared) == 52896, "the launch line names the size");
+    static_assert(sizeof(ForwardShared) == 52912, "the launch line names the size");
     forward_row<true>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, s, norm, rstd, W, B},
                       (ForwardShared*)chunk_memory);
 #endif
 }
 
 // mamba2_chunk_forward_only: the same where no backward follows.
-// launch: blocks B, block 256, shared 52896
+// launch: blocks B, block 256, shared 52912
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row; parameters as above.
 extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward_only(
     const float* __restrict__ proj, const float* __restrict__ conv_w, const float* __restrict__ conv_b,
     const float* __restrict__ dt_bias, const float* __restrict__ a_log, const float* __restrict__ skip,
     const float* __restrict__ norm_w, float* __restrict__ norm, int W, int B) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float chunk_memory[];
     forward_row<false>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, (float*)0, norm, (float*)0, W, B},
                        (ForwardShared*)chunk_memory);

@@ -61,3 +61,40 @@ static __device__ __forceinline__ void mma_tf32(float* d, const unsigned int* a,
 }
 
 #endif
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Counts the bytes of bulk copies to shared memory. One thread makes it ready; then, for every use, one thread says how
+// many bytes will come, any threads start copies, and whoever reads waits. phase: 0, 1, 0, ... use by use.
+struct CopyBarrier {
+    unsigned long long state;
+
+    __device__ __forceinline__ unsigned int at() { return (unsigned int)__cvta_generic_to_shared(&state); }
+
+    // Before a barrier of the block, which makes it visible to the others and to the copies.
+    __device__ __forceinline__ void ready() {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\nfence.mbarrier_init.release.cluster;\n" ::"r"(at()) : "memory");
+    }
+
+    __device__ __forceinline__ void expect(int bytes) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(at()), "r"(bytes) : "memory");
+    }
+
+    // Both addresses and the number of bytes are multiples of 16.
+    __device__ __forceinline__ void copy(float* shared, const float* global, int bytes) {
+        const unsigned int to = (unsigned int)__cvta_generic_to_shared(shared);
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(to),
+                     "l"(global), "r"(bytes), "r"(at()) : "memory");
+    }
+
+    __device__ __forceinline__ void wait(int phase) {
+        asm volatile(
+            "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(at()),
+            "r"(phase) : "memory");
+    }
+};
+
+// What ordinary stores put into shared memory may be overwritten by bulk copies after the next barrier of the block.
+static __device__ __forceinline__ void copies_behind_stores() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+
+#endif
