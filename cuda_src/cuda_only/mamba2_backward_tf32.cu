@@ -25,7 +25,7 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
     __syncwarp();  // x and dy are there
     StepTerms terms = {};
     const float behind = carry->log_decay;
-    ChunkOperand n_turned;
+    ChunkLeft n_turned;
     channels_backward(*row, carry, &terms, &n_turned, a, in, steps, slope, values[2], q, n, head, lane);
     maps_backward(row, carry, &terms, n_turned, in.state[head], steps, head, lane);
     step_gradients(carry, a, terms, steps, behind, values[1], q, n, head, lane);

@@ -73,24 +73,24 @@ static __device__ __forceinline__ void load_chunk(BackInputs* to, CopyBarrier* f
 }
 
 // The head's state before the chunk: outer channels, inner states; turned the other way round.
-static __device__ __forceinline__ ChunkOperand state_operand(const float* state, int lane) {
+static __device__ __forceinline__ ChunkRight state_operand(const float* state, int lane) {
     const int place = state_place(lane / 4, lane % 4 * 2);
-    ChunkOperand operand;
+    ChunkRight operand;
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
         const float2 two = two_at(state + (place ^ k % 2 * STATE_LOWER ^ k / 2 * STATE_EIGHT));
-        operand.v[k / 2][k % 2] = to_operand(two.x), operand.v[k / 2][2 + k % 2] = to_operand(two.y);
+        operand.at(k / 2, k % 2, 0) = to_operand(two.x), operand.at(k / 2, k % 2, 1) = to_operand(two.y);
     }
     return operand;
 }
 
-static __device__ __forceinline__ ChunkOperand state_turned(const float* state, int lane) {
+static __device__ __forceinline__ ChunkRight state_turned(const float* state, int lane) {
     const int place = state_place(lane % 4 * 2, lane / 4);
-    ChunkOperand operand;
+    ChunkRight operand;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const int flip = k / 4 * STATE_LOWER ^ k % 4 / 2 * STATE_NEXT ^ k % 2 * STATE_EIGHT;
-        operand.v[k / 4][k % 4] = to_operand(state[place ^ flip]);
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
+        operand.at(s, r, e) = to_operand(state[place ^ s * STATE_LOWER ^ e * STATE_NEXT ^ r * STATE_EIGHT]);
     }
     return operand;
 }
@@ -100,19 +100,20 @@ static __device__ __forceinline__ ChunkSums output_again(BackShared* row, const 
                                                          float (&slope)[2][4], float skip, int head, int lane) {
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
-    ChunkOperand x;
+    ChunkRight x;
     convolve_x(slope, in.proj, row->weights, head, g, t);
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const float v = slope[k / 4][k % 4], gate = chunk_sigmoid(v);
-        x.v[k / 4][k % 4] = to_operand(v * gate);
-        slope[k / 4][k % 4] = gate * fmaf(v, 1.0f - gate, 1.0f);
-        put_column<0>(&row->head[head], place, k, x.v[k / 4][k % 4]);
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
+        const float v = slope[s][k % 4], gate = chunk_sigmoid(v);
+        x.at(s, r, e) = to_operand(v * gate);
+        slope[s][k % 4] = gate * fmaf(v, 1.0f - gate, 1.0f);
+        *(unsigned int*)((char*)row->head[head].v + column_place<0>(place, s, r, e)) = x.at(s, r, e);
     }
-    const ChunkOperand c = tile_rows<MAMBA_STATE>(row->bc, place);
+    const ChunkLeft c = left_rows<MAMBA_STATE>(row->bc, place);
     ChunkSums cb;
     clear_sums(&cb);
-    multiply(&cb, c, tile_rows<0>(row->bc, place));
+    multiply(&cb, c, right_rows<0>(row->bc, place));
     return chunk_output(cb, steps, skip, c, state_operand(in.state[head], lane), x, g, t);
 }
 
@@ -156,7 +157,7 @@ static __device__ __forceinline__ void gate_backward(BackShared* row, const Back
         const float4 *parts = (const float4*)row->means[i], first = parts[0], last = parts[1];
         const float mean = (((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w))) /
                            MAMBA_INNER;
-        float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + c;
+        float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + (i * a.B * MAMBA_PROJ + c);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
@@ -178,50 +179,52 @@ struct StepTerms {
 };
 
 // M and N with the later snapshot i inside, j outside: for dx and dB.
-static __device__ __forceinline__ void turned_maps(ChunkOperand* m, ChunkOperand* n, StepTerms* terms, float* skip_sum,
+static __device__ __forceinline__ void turned_maps(ChunkRight* m, ChunkLeft* n, StepTerms* terms, float* skip_sum,
                                                    const ChunkSteps& steps, float skip, const ChunkSums& bc,
                                                    const ChunkSums& xdy, int g, int t) {
     ChunkSums through, wanted;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const int s = k / 4, r = k % 4 / 2, e = k % 2, j = g + 8 * r, i = 8 * s + 2 * t + e;
+        const int s = k / 4, r = k % 4 / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
         const float power = ChunkSteps::power(steps.column_log(s, e) - steps.row_log(r));
-        const float decay = i >= j ? power : 0.0f, x = xdy.v[s][k % 4], b = decay * bc.v[s][k % 4];
-        if (i == j) terms->own[r] += b * x, *skip_sum += x;
-        else terms->future[r] = fmaf(b, x, terms->future[r]);
-        through.v[s][k % 4] = fmaf(b, steps.row_dt(r), i == j ? skip : 0.0f);
+        const float decay = order <= 0 ? power : 0.0f, x = xdy.v[s][k % 4], b = decay * bc.v[s][k % 4];
+        terms->own[r] += order == 0 ? b * x : 0.0f, *skip_sum += order == 0 ? x : 0.0f;
+        terms->future[r] += order < 0 ? b * x : 0.0f;
+        through.v[s][k % 4] = fmaf(b, steps.row_dt(r), order == 0 ? skip : 0.0f);
         wanted.v[s][k % 4] = decay * steps.row_dt(r) * x;
     }
-    *m = operand_of(through), *n = operand_of(wanted);
+    *m = operand_of<ChunkRight>(through), *n = operand_of<ChunkLeft>(wanted);
 }
 
 // N with the earlier snapshot j inside: for dC.
-static __device__ __forceinline__ ChunkOperand straight_map(StepTerms* terms, const ChunkSteps& steps,
-                                                            const ChunkSums& cb, const ChunkSums& dyx, int g, int t) {
+static __device__ __forceinline__ ChunkLeft straight_map(StepTerms* terms, const ChunkSteps& steps, const ChunkSums& cb,
+                                                         const ChunkSums& dyx, int g, int t) {
     ChunkSums n;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const int s = k / 4, r = k % 4 / 2, e = k % 2, i = g + 8 * r, j = 8 * s + 2 * t + e;
+        const int s = k / 4, r = k % 4 / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
         const float power = ChunkSteps::power(steps.row_log(r) - steps.column_log(s, e));
-        n.v[s][k % 4] = i >= j ? power * steps.column_dt(s, e) * dyx.v[s][k % 4] : 0.0f;
-        if (i > j) terms->past[r] = fmaf(n.v[s][k % 4], cb.v[s][k % 4], terms->past[r]);
+        const float v = power * steps.column_dt(s, e) * dyx.v[s][k % 4];
+        n.v[s][k % 4] = order >= 0 ? v : 0.0f;
+        terms->past[r] += order > 0 ? v * cb.v[s][k % 4] : 0.0f;
     }
-    return operand_of(n);
+    return operand_of<ChunkLeft>(n);
 }
 
-static __device__ __forceinline__ ChunkOperand rounded(ChunkOperand values) {
+static __device__ __forceinline__ ChunkRight rounded(ChunkRight values) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) values.v[k / 4][k % 4] = to_operand(__uint_as_float(values.v[k / 4][k % 4]));
     return values;
 }
 
 // Scales rows g and g + 8 of sums; products: with an operand of the same shape, before that, CHUNK_NEAREST too large.
-static __device__ __forceinline__ void scale_rows(ChunkSums* sums, const ChunkOperand& with, const float (&scale)[2],
+template <class Operand>
+static __device__ __forceinline__ void scale_rows(ChunkSums* sums, Operand with, const float (&scale)[2],
                                                   float (&products)[2]) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 4 / 2, e = k % 2;
-        products[r] = fmaf(sums->v[s][k % 4], __uint_as_float(with.v[s][r + 2 * e]), products[r]);
+        products[r] = fmaf(sums->v[s][k % 4], __uint_as_float(with.at(s, r, e)), products[r]);
         sums->v[s][k % 4] *= scale[r];
     }
 }
@@ -235,22 +238,21 @@ static __device__ __forceinline__ void put_rows(ChunkTile* tile, const ChunkSums
 }
 
 // dL/dS_0 from H, and <dL/dS_0, S_0>.
-static __device__ __forceinline__ void carry_state(BackCarry* carry, const ChunkSteps& steps, const ChunkOperand& dy,
-                                                   const ChunkOperand& c, const ChunkOperand& state) {
+static __device__ __forceinline__ void carry_state(BackCarry* carry, const ChunkSteps& steps, ChunkLeft dy,
+                                                   const ChunkRight& c, ChunkRight state) {
     const float kept = ChunkSteps::power(steps.log_end);
-    ChunkOperand weighted;
+    ChunkLeft weighted;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const float weight = ChunkSteps::power(steps.column_log(k / 4, k % 4 / 2));
-        weighted.v[k / 4][k % 4] = times(dy.v[k / 4][k % 4], weight);
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
+        weighted.at(s, r, e) = times(dy.at(s, r, e), ChunkSteps::power(steps.column_log(s, e)));
+        carry->state.v[s][k % 4] *= kept;
     }
-#pragma unroll
-    for (int k = 0; k < 8; ++k) carry->state.v[k / 4][k % 4] *= kept;
     multiply(&carry->state, weighted, c);
     float product = 0.0f;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        product = fmaf(carry->state.v[k / 4][k % 4], __uint_as_float(state.v[k / 4][k % 4 / 2 + k % 2 * 2]), product);
+        product = fmaf(carry->state.v[k / 4][k % 4], __uint_as_float(state.at(k / 4, k % 4 / 2, k % 2)), product);
     }
     carry->log_decay = warp_sum(product) * (1.0f / CHUNK_NEAREST);
 }
@@ -279,7 +281,8 @@ static __device__ __forceinline__ void step_gradients(BackCarry* carry, const Ba
     const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * steps.slope;
     carry->a_log = fmaf(log_decay, -rate * steps.dt, carry->a_log);
     carry->dt_bias += grad;
-    if (lane < n) a.grad_proj[row_at(q * CHUNK + lane, a.B, MAMBA_PROJ) + MAMBA_DT_COLUMN + head] = grad;
+    float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + MAMBA_DT_COLUMN + head;
+    if (lane < n) to[lane * a.B * MAMBA_PROJ] = grad;
 }
 
 // A column's convolution backward at two snapshots; out: gradients of the in-projection there.
@@ -333,9 +336,9 @@ static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackSh
             read_pair_inputs(inputs, in.proj, 8 * s + 2 * t, MAMBA_XBC_COLUMN + channel);
             convolve_back(&carry->taps[r], out, taps, inputs, grad);
             const int i = 8 * s + 2 * t;
-            float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + MAMBA_XBC_COLUMN + channel;
-            if (i < n) to[0] = out[0];
-            if (i + 1 < n) to[(long long)a.B * MAMBA_PROJ] = out[1];
+            float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + MAMBA_XBC_COLUMN;
+            if (i < n) to[i * a.B * MAMBA_PROJ + channel] = out[0];
+            if (i + 1 < n) to[(i + 1) * a.B * MAMBA_PROJ + channel] = out[1];
         }
         carry->ahead[r][0] = own[0][0], carry->ahead[r][1] = own[0][1];
     }
@@ -343,45 +346,45 @@ static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackSh
 
 // The gradients of the head's channels, through SiLU and convolution to memory; n_turned: N with the later snapshot inside.
 static __device__ __forceinline__ void channels_backward(const BackShared& row, BackCarry* carry, StepTerms* terms,
-                                                         ChunkOperand* n_turned, const BackArrays& a,
+                                                         ChunkLeft* n_turned, const BackArrays& a,
                                                          const BackInputs& in, const ChunkSteps& steps,
                                                          const float (&slope)[2][4], float skip, int q, int n, int head,
                                                          int lane) {
     lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
-    const ChunkOperand b = tile_rows<0>(row.bc, place);
     ChunkSums bc, xdy, dx;
-    ChunkOperand m;
+    ChunkRight m;
     clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx);
-    multiply(&bc, b, tile_rows<MAMBA_STATE>(row.bc, place));
-    multiply(&xdy, tile_rows<0>(row.head[head], place), tile_rows<MAMBA_HEAD_DIM>(row.head[head], place));
+    multiply(&bc, left_rows<0>(row.bc, place), right_rows<MAMBA_STATE>(row.bc, place));
+    multiply(&xdy, left_rows<0>(row.head[head], place), right_rows<MAMBA_HEAD_DIM>(row.head[head], place));
     turned_maps(&m, n_turned, terms, &carry->skip, steps, skip, bc, xdy, g, t);
-    multiply(&dx, operand_of(carry->state), b);
+    multiply(&dx, operand_of<ChunkLeft>(carry->state), right_rows<0>(row.bc, place));
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, e = k % 2;
         dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
     }
-    multiply(&dx, tile_columns<MAMBA_HEAD_DIM>(row.head[head], place), m);
+    multiply(&dx, read_columns<MAMBA_HEAD_DIM, ChunkLeft>(row.head[head], place), m);
     x_backward(carry, row, a, in, dx, slope, q, n, head, lane);
 }
 
 // The head's parts of dB and dC, which take the place of x and dy; then the state's gradient goes on.
 static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
-                                                     const ChunkOperand& n_turned, const float* state,
+                                                     const ChunkLeft& n_turned, const float* state,
                                                      const ChunkSteps& steps, int head, int lane) {
     lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
     ChunkTile* tile = &row->head[head];
-    const ChunkOperand x = tile_rows<0>(*tile, place), b = tile_rows<0>(row->bc, place);
+    const ChunkRight b = right_rows<0>(row->bc, place), x = right_rows<0>(*tile, place);
+    const ChunkLeft x_left = left_rows<0>(*tile, place);
     ChunkSums db, dc, cb, dyx;
     clear_sums(&db), clear_sums(&dc), clear_sums(&cb), clear_sums(&dyx);
     __syncwarp();  // everybody has read x
     put_rows<0>(tile, carry->state, place);
     __syncwarp();
-    multiply(&db, x, rounded(tile_columns<0>(*tile, place)));
+    multiply(&db, x_left, rounded(read_columns<0, ChunkRight>(*tile, place)));
     float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -391,10 +394,10 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     scale_rows(&db, b, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->future[r] = fmaf(kept[r] * (1.0f / CHUNK_NEAREST), products[r], terms->future[r]), products[r] = 0.0f;
-    multiply(&db, n_turned, tile_columns<MAMBA_STATE>(row->bc, place));
+    multiply(&db, n_turned, read_columns<MAMBA_STATE, ChunkRight>(row->bc, place));
     __syncwarp();  // everybody has read H
     put_rows<0>(tile, db, place);
-    const ChunkOperand dy = tile_rows<MAMBA_HEAD_DIM>(*tile, place), c = tile_rows<MAMBA_STATE>(row->bc, place);
+    const ChunkLeft dy = left_rows<MAMBA_HEAD_DIM>(*tile, place), c = left_rows<MAMBA_STATE>(row->bc, place);
     multiply(&dyx, dy, x);
     multiply(&cb, c, b);
     multiply(&dc, dy, state_turned(state, lane));
@@ -403,9 +406,9 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     scale_rows(&dc, c, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r] * (1.0f / CHUNK_NEAREST), products[r], terms->past[r]);
-    multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), tile_columns<0>(row->bc, place));
-    carry_state(carry, steps, tile_columns<MAMBA_HEAD_DIM>(*tile, place), tile_columns<MAMBA_STATE>(row->bc, place),
-                state_operand(state, lane));
+    multiply(&dc, straight_map(terms, steps, cb, dyx, g, t), read_columns<0, ChunkRight>(row->bc, place));
+    carry_state(carry, steps, read_columns<MAMBA_HEAD_DIM, ChunkLeft>(*tile, place),
+                read_columns<MAMBA_STATE, ChunkRight>(row->bc, place), state_operand(state, lane));
     __syncwarp();  // everybody has read dy
     put_rows<MAMBA_STATE>(tile, dc, place);
 }
@@ -428,9 +431,9 @@ static __device__ __forceinline__ void bc_backward(BackCarry* carry, const BackS
     const PairGradient grad =
         pair_gradient(own, carry->bc_ahead, pair == 0, pair == 1, (lane + 4) & 31, (lane + 8) & 31);
     convolve_back(&carry->bc_taps, out, taps, inputs, grad);
-    float* to = a.grad_proj + row_at(q * CHUNK + i, a.B, MAMBA_PROJ) + CHUNK_BC_COLUMN + c;
-    if (i < n) to[0] = out[0];
-    if (i + 1 < n) to[(long long)a.B * MAMBA_PROJ] = out[1];
+    float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + CHUNK_BC_COLUMN;
+    if (i < n) to[i * a.B * MAMBA_PROJ + c] = out[0];
+    if (i + 1 < n) to[(i + 1) * a.B * MAMBA_PROJ + c] = out[1];
     carry->bc_ahead[0] = own[0], carry->bc_ahead[1] = own[1];
 }
 

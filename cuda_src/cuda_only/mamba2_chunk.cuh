@@ -10,7 +10,7 @@
 // share. Who holds what, with g = lane / 4 and t = lane % 4: "rows" g and g + 8 and columns 2t, 2t + 1, 2t + 8, 2t + 9 of
 // a 16 x 16 matrix, which is how a sum of products lies in the registers and, at the same time, how an operand may lie
 // there whose columns are summed over: the order in which k is counted is free, so products follow one another
-// without an exchange between lanes.
+// without an exchange between lanes. "Turned" operands are the transposed ones: columns g and g + 8.
 // Snapshots behind the window have dt = 0 and gradients 0: they change no state and no sum.
 // Edge cases: NaN and infinity spoil their row, and there the whole chunk: a masked element of M times NaN is NaN.
 #pragma once
@@ -50,21 +50,23 @@ struct ChunkInputs {
 struct ChunkTile {
     alignas(16) float v[CHUNK * 32];
 
-    // Where an element lies: eight columns move together, so that rows and columns can both be read without conflict.
+    // Where an element lies. Of eight columns the even ones come first, so that a lane's columns 2 t and 2 t + 1 are t and
+    // t + 4 of the instruction's k; pieces of four trade places, so that rows and columns can be read without conflict.
     static __device__ __forceinline__ constexpr int at(int i, int c) {
-        return i * 32 + (((c >> 3) ^ (i & 3) ^ ((i >> 2) & 1)) << 3) + ((c & 7) ^ ((i >> 3) << 2));
+        return i * 32 + (((c >> 3) * 2 + (c & 1)) ^ (i & 7)) * 4 + ((c & 7) >> 1);
     }
 };
 
-// Bytes from a tile's start to a lane's first element, as rows and as columns lie. The others are an exclusive or with a
-// constant away: r, s, e and the eights of columns flip bits of their own.
+// Bytes from a tile's start to what a lane reads first: as a left and as a right operand, eight rows of four by each eight
+// lanes; and to its first element as rows and as columns lie. Everything else is an exclusive or with a constant away.
 struct ChunkPlace {
-    int rows, columns;
+    int left, right, rows, columns;
 
     __device__ __forceinline__ explicit ChunkPlace(int lane)
-        : rows(4 * ChunkTile::at(lane / 4, lane % 4 * 2)), columns(4 * ChunkTile::at(lane % 4 * 2, lane / 4)) {}
+        : left(4 * ChunkTile::at(lane % 16, lane / 16)), right(4 * ChunkTile::at(lane % 8 + lane / 16 * 8, lane / 8 % 2)),
+          rows(4 * ChunkTile::at(lane / 4, lane % 4 * 2)), columns(4 * ChunkTile::at(lane % 4 * 2, lane / 4)) {}
 
-    static constexpr int EIGHT = 4 * 8, NEXT = 4 * (32 + 8), LOWER = 4 * (256 + 4);  // columns; snapshot; 8 snapshots
+    static constexpr int EIGHT = 4 * 8, ODD = 4 * 4, NEXT = 4 * (32 + 4), LOWER = 4 * 256;  // columns; snapshot; 8 of them
 };
 
 // A value as an operand. The tensor cores cut off what TF32 has no bits for; this factor, as large as half a unit in the
@@ -76,9 +78,15 @@ static __device__ __forceinline__ unsigned int times(unsigned int operand, float
     return __float_as_uint(weight * __uint_as_float(operand));
 }
 
-// An operand: v[s][r + 2 e] is element (outer g + 8 r, inner 8 s + 2 t + e), where inner is summed over.
-struct ChunkOperand {
+// Operands of a product: element (outer g + 8 r, inner 8 s + 2 t + e), where inner is summed over.
+struct ChunkLeft {
     unsigned int v[2][4];
+    __device__ __forceinline__ unsigned int& at(int s, int r, int e) { return v[s][r + 2 * e]; }
+};
+
+struct ChunkRight {
+    unsigned int v[2][4];
+    __device__ __forceinline__ unsigned int& at(int s, int r, int e) { return v[s][2 * r + e]; }
 };
 
 // 16 x 16 sums: v[j][2 r + e] is element (row g + 8 r, column 8 j + 2 t + e).
@@ -92,65 +100,74 @@ static __device__ __forceinline__ void clear_sums(ChunkSums* sums) {
 }
 
 // sums += a b^T over the inner index; rows are a's outer index, columns b's.
-static __device__ __forceinline__ void multiply(ChunkSums* sums, const ChunkOperand& a, const ChunkOperand& b) {
+static __device__ __forceinline__ void multiply(ChunkSums* sums, const ChunkLeft& a, const ChunkRight& b) {
 #pragma unroll
     for (int s = 0; s < 2; ++s) {
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            const unsigned int right[2] = {b.v[s][j], b.v[s][2 + j]};
-            mma_tf32(sums->v[j], a.v[s], right);
-        }
+        for (int j = 0; j < 2; ++j) mma_tf32(sums->v[j], a.v[s], &b.v[s][2 * j]);
     }
 }
 
 // Sums as an operand: rows become the outer, columns the inner index.
-static __device__ __forceinline__ ChunkOperand operand_of(const ChunkSums& sums) {
-    ChunkOperand operand;
+template <class Operand>
+static __device__ __forceinline__ Operand operand_of(const ChunkSums& sums) {
+    Operand operand;
 #pragma unroll
-    for (int k = 0; k < 8; ++k) operand.v[k / 4][k % 4] = to_operand(sums.v[k / 4][(k % 2) * 2 + k % 4 / 2]);
+    for (int k = 0; k < 8; ++k) operand.at(k / 4, k % 4 / 2, k % 2) = to_operand(sums.v[k / 4][k % 4]);
     return operand;
 }
 
 // Columns FIRST to FIRST + 15 of a tile: outer snapshots, inner columns.
-template <int FIRST>
-static __device__ __forceinline__ ChunkOperand tile_rows(const ChunkTile& tile, ChunkPlace place) {
-    ChunkOperand operand;
+template <int FIRST, class Operand>
+static __device__ __forceinline__ Operand read_rows(const ChunkTile& tile, int place) {
+    Operand operand;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        const int s = k / 2, r = k % 2, flip = (FIRST / 8 + s) * ChunkPlace::EIGHT ^ r * ChunkPlace::LOWER;
-        const float2 two = two_at((const float*)((const char*)tile.v + (place.rows ^ flip)));
-        operand.v[s][r] = __float_as_uint(two.x), operand.v[s][2 + r] = __float_as_uint(two.y);
+    for (int s = 0; s < 2; ++s) {
+        float four[4];
+        load_blocks<4>(four, (const float*)((const char*)tile.v + (place ^ (FIRST / 8 + s) * ChunkPlace::EIGHT)));
+#pragma unroll
+        for (int k = 0; k < 4; ++k) operand.v[s][k] = __float_as_uint(four[k]);
     }
     return operand;
 }
 
-// The same turned round: outer columns, inner snapshots.
 template <int FIRST>
-static __device__ __forceinline__ ChunkOperand tile_columns(const ChunkTile& tile, ChunkPlace place) {
-    ChunkOperand operand;
+static __device__ __forceinline__ ChunkLeft left_rows(const ChunkTile& tile, ChunkPlace place) {
+    return read_rows<FIRST, ChunkLeft>(tile, place.left);
+}
+
+template <int FIRST>
+static __device__ __forceinline__ ChunkRight right_rows(const ChunkTile& tile, ChunkPlace place) {
+    return read_rows<FIRST, ChunkRight>(tile, place.right);
+}
+
+// Bytes to element (column FIRST + g + 8 r, snapshot 8 s + 2 t + e).
+template <int FIRST>
+static __device__ __forceinline__ int column_place(ChunkPlace place, int s, int r, int e) {
+    return place.columns ^ (FIRST / 8 + r) * ChunkPlace::EIGHT ^ e * ChunkPlace::NEXT ^ s * ChunkPlace::LOWER;
+}
+
+// The same columns turned round: outer columns, inner snapshots.
+template <int FIRST, class Operand>
+static __device__ __forceinline__ Operand read_columns(const ChunkTile& tile, ChunkPlace place) {
+    Operand operand;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 2, e = k % 4 / 2;
-        const int flip = (FIRST / 8 + r) * ChunkPlace::EIGHT ^ e * ChunkPlace::NEXT ^ s * ChunkPlace::LOWER;
-        operand.v[s][k % 4] = *(const unsigned int*)((const char*)tile.v + (place.columns ^ flip));
+        operand.at(s, r, e) = *(const unsigned int*)((const char*)tile.v + column_place<FIRST>(place, s, r, e));
     }
     return operand;
-}
-
-// Element k of a turned operand, in the columns from FIRST on.
-template <int FIRST>
-static __device__ __forceinline__ void put_column(ChunkTile* tile, ChunkPlace place, int k, unsigned int v) {
-    const int s = k / 4, r = k % 2, e = k % 4 / 2;
-    const int flip = (FIRST / 8 + r) * ChunkPlace::EIGHT ^ e * ChunkPlace::NEXT ^ s * ChunkPlace::LOWER;
-    *(unsigned int*)((char*)tile->v + (place.columns ^ flip)) = v;
 }
 
 // Columns FIRST + 8 j + 2 t and the next of snapshot g + 8 r.
 template <int FIRST>
 static __device__ __forceinline__ void put_row(ChunkTile* tile, ChunkPlace place, int j, int r, float a, float b) {
-    const int flip = (FIRST / 8 + j) * ChunkPlace::EIGHT ^ r * ChunkPlace::LOWER;
-    put_two((float*)((char*)tile->v + (place.rows ^ flip)), a, b);
+    const int at = place.rows ^ (FIRST / 8 + j) * ChunkPlace::EIGHT ^ r * ChunkPlace::LOWER;
+    *(float*)((char*)tile->v + at) = a, *(float*)((char*)tile->v + (at ^ ChunkPlace::ODD)) = b;
 }
+
+// Whether snapshot g + 8 r comes after the one of column c of the eight s (positive), before it (negative) or is it (0).
+static __device__ __forceinline__ int later(int r, int s, int g, int c) { return r > s ? 1 : r < s ? -1 : g - c; }
 
 // How many snapshots of chunk q the window has.
 static __device__ __forceinline__ int chunk_size(int q, int W) { return W - q * CHUNK < CHUNK ? W - q * CHUNK : CHUNK; }
@@ -301,8 +318,8 @@ static __device__ __forceinline__ ChunkSteps chunk_steps(float* all, const Chunk
 
 // y in rows g and g + 8: with M and the state before the chunk; cb: C_i B_j; x: turned operand.
 static __device__ __forceinline__ ChunkSums chunk_output(const ChunkSums& cb, const ChunkSteps& steps, float skip,
-                                                         const ChunkOperand& c, const ChunkOperand& state,
-                                                         const ChunkOperand& x, int g, int t) {
+                                                         const ChunkLeft& c, const ChunkRight& state, const ChunkRight& x,
+                                                         int g, int t) {
     ChunkSums y, m;
     clear_sums(&y);
     multiply(&y, c, state);
@@ -311,14 +328,14 @@ static __device__ __forceinline__ ChunkSums chunk_output(const ChunkSums& cb, co
         const float kept = ChunkSteps::power(steps.row_log(r));
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
-            const int j = k / 2, e = k % 2, row = g + 8 * r, column = 8 * j + 2 * t + e;
-            y.v[j][2 * r + e] *= kept;
-            const float decay = ChunkSteps::power(steps.row_log(r) - steps.column_log(j, e));
-            const float through = cb.v[j][2 * r + e] * (decay * steps.column_dt(j, e));
-            m.v[j][2 * r + e] = row > column ? through : row == column ? through + skip : 0.0f;
+            const int s = k / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
+            y.v[s][2 * r + e] *= kept;
+            const float decay = ChunkSteps::power(steps.row_log(r) - steps.column_log(s, e));
+            const float through = cb.v[s][2 * r + e] * (decay * steps.column_dt(s, e));
+            m.v[s][2 * r + e] = order > 0 ? through : order == 0 ? through + skip : 0.0f;
         }
     }
-    multiply(&y, operand_of(m), x);
+    multiply(&y, operand_of<ChunkLeft>(m), x);
     return y;
 }
 

@@ -25,16 +25,16 @@ struct ForwardShared {
 };
 
 // S = exp(c_end) S + sum_j exp(c_end - c_j) dt_j x_j B_j^T; rows are channels.
-static __device__ __forceinline__ void next_state(ChunkSums* state, const ChunkOperand& x, const ChunkSteps& steps,
-                                                  const ChunkOperand& b_turned) {
+static __device__ __forceinline__ void next_state(ChunkSums* state, ChunkRight x, const ChunkSteps& steps,
+                                                  const ChunkRight& b_turned) {
     const float kept = ChunkSteps::power(steps.log_end);
-    ChunkOperand weighted;
+    ChunkLeft weighted;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
-        const int s = k / 4, e = k % 4 / 2;
+        const int s = k / 4, r = k % 2, e = k % 4 / 2;
         state->v[s][k % 4] *= kept;
         const float weight = ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
-        weighted.v[s][k % 4] = times(x.v[s][k % 4], weight);
+        weighted.at(s, r, e) = times(x.at(s, r, e), weight);
     }
     multiply(state, weighted, b_turned);
 }
@@ -44,18 +44,21 @@ static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, Forwar
                                                         const float (&values)[3], int n, int head, int lane) {
     const int g = lane / 4, t = lane % 4;
     float pre[2][4];
-    ChunkOperand x;
+    ChunkRight x;
     convolve_x(pre, inputs, row->weights, head, g, t);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) x.v[k / 4][k % 4] = to_operand(pre[k / 4][k % 4] * chunk_sigmoid(pre[k / 4][k % 4]));
+    for (int k = 0; k < 8; ++k) {
+        const float v = pre[k / 4][k % 4];
+        x.at(k / 4, k % 2, k % 4 / 2) = to_operand(v * chunk_sigmoid(v));
+    }
     const ChunkSteps steps = chunk_steps(row->steps[head], inputs, values[0], values[1], n, head, lane);
     const ChunkPlace place(lane);
-    const ChunkOperand c = tile_rows<MAMBA_STATE>(row->bc, place);
+    const ChunkLeft c = left_rows<MAMBA_STATE>(row->bc, place);
     ChunkSums cb;
     clear_sums(&cb);
-    multiply(&cb, c, tile_rows<0>(row->bc, place));
-    ChunkSums u = chunk_output(cb, steps, values[2], c, operand_of(*state), x, g, t);
-    next_state(state, x, steps, tile_columns<0>(row->bc, place));
+    multiply(&cb, c, right_rows<0>(row->bc, place));
+    ChunkSums u = chunk_output(cb, steps, values[2], c, operand_of<ChunkRight>(*state), x, g, t);
+    next_state(state, x, steps, read_columns<0, ChunkRight>(row->bc, place));
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float* z = &inputs.snapshot[ROW_BEFORE + g + 8 * r][head * MAMBA_HEAD_DIM + 2 * t];
@@ -85,7 +88,7 @@ static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, c
         const float square = ((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w));
         const float rstd = rsqrtf(square / MAMBA_INNER + MAMBA_NORM_EPS);
         if (i >= n) continue;
-        float* to = a.norm + row_at(q * CHUNK + i, a.B, MAMBA_INNER) + column;
+        float* to = a.norm + row_at(q * CHUNK, a.B, MAMBA_INNER) + (i * a.B * MAMBA_INNER + column);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
             const float2 w = two_at(&row.weights.norm[column + 8 * j]);

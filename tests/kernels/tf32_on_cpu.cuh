@@ -22,6 +22,15 @@ struct CopyBarrier {
 };
 static inline void copies_behind_stores() {}
 
+// Each lane has the address of one row of four; see cuda_only/mma.cuh.
+template <int N>
+static inline void load_blocks(float* v, const float* row) {
+    for (int i = 0; i < N; ++i) {
+        const long long from = __shfl_sync(0xffffffffu, (long long)row, 8 * i + threadIdx.x % 32 / 4);
+        v[i] = ((const float*)from)[threadIdx.x % 4];
+    }
+}
+
 // The hardware does not look at the low bits of an operand.
 static inline float tf32_value(unsigned int bits) { return __uint_as_float(bits & 0xffffe000u); }
 
