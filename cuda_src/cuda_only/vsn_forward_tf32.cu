@@ -89,16 +89,19 @@ template <bool KEEP>
 static __device__ __forceinline__ void select_and_project(const VsnArrays& a, VsnWeights* weights) {
     const int lane = (int)threadIdx.x % 32, g = lane / 4, t = lane % 4, warps = (int)gridDim.x * (VSN_THREADS / 32);
     const int warp = (int)blockIdx.x * (VSN_THREADS / 32) + (int)threadIdx.x / 32, part = warp % a.share;
+    VsnPart in;
+    int tile = warp / a.share;
+    load_part(in, a.x, tile * VSN_TOKENS + g, a.tokens, t);
     load_weights<ENCODER_INPUT_DIM, VSN_STRIDE>(weights->select, a.w);
     load_weights<MAMBA_PROJ, VSN_IN_STRIDE>(weights->project, a.w_in);
     __syncthreads();
-    for (int tile = warp / a.share; tile * VSN_TOKENS < a.tokens; tile += warps / a.share) {
+    while (tile * VSN_TOKENS < a.tokens) {
         const int first = tile * VSN_TOKENS + g;
-        VsnPart in;
         unsigned int selected[VSN_EIGHTS][4];
-        load_part(in, a.x, first, a.tokens, t);
         select_inputs(in, a, weights->select, KEEP && part == 0, first, g, t);
         round_part(selected, in);
+        tile += warps / a.share;
+        load_part(in, a.x, tile * VSN_TOKENS + g, a.tokens, t);  // of the next tile, while this one is projected
         for (int j = part; j < VSN_IN_EIGHTS; j += a.share) {
             project_eight(a, selected, weights->project, 8 * j, first, g, t);
         }
