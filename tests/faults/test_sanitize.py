@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).parents[1] / "sanitize.py"
 # Takes the tool's own options off and runs the program; what it prints on the way is the test's.
 TOOL = """#!{python}
@@ -79,7 +77,7 @@ def test_an_unknown_suite_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1 and "no suite or program named 'no-such'" in done.stderr
 
 
-@pytest.mark.parametrize("line", ["=========", "========= ERROR SUMMARY: 0 errors", "========= COMPUTE-SANITIZER"])
-def test_the_frame_of_a_tool_is_no_finding(tmp_path: Path, line: str) -> None:
-    _, rows = watch(tmp_path, f"print({line!r})")
+def test_the_frame_of_a_tool_is_no_finding(tmp_path: Path) -> None:
+    frame = ("=========", "========= ERROR SUMMARY: 0 errors", "========= COMPUTE-SANITIZER")
+    _, rows = watch(tmp_path, f"print(*{frame!r}, sep=chr(10))")
     assert {row["result"] for row in rows.values()} == {"clean"}
