@@ -11,6 +11,7 @@ memcheck and initcheck give every array an allocation of its own, so that neighb
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -39,6 +40,7 @@ PROGRAMS = {
     "seed": [*_TRAIN, "--steps", "16", "--preset", "seed"],
 }
 CLEAN, FOUND, CUT = "clean", "found", "cut"
+GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there are
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
 _FINDINGS = 40  # lines kept of a case
 
@@ -66,7 +68,10 @@ def chosen(wanted: list[str]) -> list[str]:
 
 
 def work(names: list[str], claims: Path, device_name: str, precision: str, own_allocations: bool) -> int:
-    """Runs the cases that no other process has claimed, with a line before and behind each."""
+    """Runs the cases that no other process has claimed, with a line before and behind each.
+
+    names: an empty one stands before those that are slow.
+    """
     from foxhunt_cli.device.select import select
 
     device = select(device_name, precision=precision).device
@@ -85,12 +90,23 @@ def work(names: list[str], claims: Path, device_name: str, precision: str, own_a
 
 
 def _claimed(names: list[str], claims: Path) -> Iterator[str]:
-    for number, name in enumerate(names):
-        try:
-            (claims / str(number)).touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        yield name
+    """Names up to an empty one, from a place of this process's own on, then the rest.
+
+    Processes thus begin with different suites: a tool takes seconds over every file of kernels that a process loads.
+    """
+    quick = names.index("")
+    number = next(k for k in range(1_000_000) if _claim(claims / f"process-{k}"))
+    start = int(number * GOLDEN * quick) % max(1, quick)
+    for place in (*range(start, quick), *range(start), *range(quick + 1, len(names))):
+        if _claim(claims / str(place)):
+            yield names[place]
+
+
+def _claim(path: Path) -> bool:
+    with contextlib.suppress(FileExistsError):
+        path.touch(exist_ok=False)
+        return True
+    return False
 
 
 def _problem(case: Case, device: object) -> str:
@@ -106,14 +122,17 @@ def _problem(case: Case, device: object) -> str:
 class Watch:
     """One tool over a list of cases: starts the processes, reads what they say, keeps the outcomes."""
 
-    def __init__(self, tool: str, names: list[str], device: str, precision: str, deadline: float) -> None:
+    def __init__(
+        self, tool: str, names: list[str], slow: set[str], device: str, precision: str, deadline: float
+    ) -> None:
         self.tool, self.device, self.precision, self.deadline = tool, device, precision, deadline
         self.programs = [name for name in names if name in PROGRAMS]
         self.cases = [name for name in names if name not in PROGRAMS]
         self.outcomes: dict[str, Outcome] = {}
         self.claims = Path(tempfile.mkdtemp(prefix="sanitize-"))
         self.files = self.claims / "names"
-        self.files.write_text("\n".join(self.cases))
+        quick = [name for name in self.cases if name not in slow]
+        self.files.write_text("\n".join([*quick, "", *(name for name in self.cases if name in slow)]))
 
     def run(self, processes: int) -> None:
         """Until all cases are through or the time is over."""
@@ -151,7 +170,7 @@ class Watch:
         options = ["--device", self.device, "--precision", self.precision]
         options += ["--own-allocations"] if self.tool in OWN_ALLOCATIONS else []
         command = self._command(__file__, "--worker", str(self.files), *options)
-        while time.monotonic() < self.deadline and len(list(self.claims.iterdir())) <= len(self.cases):
+        while time.monotonic() < self.deadline and set(self.left()) & set(self.cases):
             begun, before = "", len(self.outcomes)
             with _Process(command, self.deadline) as process:
                 for line in process.lines():
@@ -237,9 +256,7 @@ def show(watch: Watch) -> None:
 
 def load_report(path: Path | None) -> dict[str, dict[str, dict[str, object]]]:
     """Outcomes by tool and case, of today's kernels; empty where there are none."""
-    if path is None or not path.exists():
-        return {}
-    found = json.loads(path.read_text())
+    found = json.loads(path.read_text()) if path and path.exists() else {"kernels": ""}
     return found["tools"] if found["kernels"] == kernel_hash() else {}
 
 
@@ -257,7 +274,7 @@ def main() -> int:
     parser.add_argument("--own-allocations", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        names = options.worker.read_text().splitlines()
+        names = options.worker.read_text().split("\n")
         return work(names, options.worker.parent, options.device, options.precision, options.own_allocations)
     wanted = chosen(options.names)
     if shutil.which("compute-sanitizer") is None:
@@ -268,9 +285,9 @@ def main() -> int:
     for number, tool in enumerate(tools):
         done = {name for name, row in known.get(tool, {}).items() if row["result"] == CLEAN}
         names = [name for name in wanted if name not in done]
-        names.sort(key=lambda name: known.get(tool, {}).get(name, {}).get("result") == CUT)  # the slow ones last
+        slow = {name for name, row in known.get(tool, {}).items() if row["result"] == CUT}
         share = (deadline - time.monotonic()) / (len(tools) - number)
-        watch = Watch(tool, names, options.device, options.precision, time.monotonic() + share)
+        watch = Watch(tool, names, slow, options.device, options.precision, time.monotonic() + share)
         watch.run(options.processes)
         show(watch)
         known.setdefault(tool, {}).update({name: asdict(outcome) for name, outcome in watch.outcomes.items()})
