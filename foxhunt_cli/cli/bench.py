@@ -266,8 +266,8 @@ def peers(
 ) -> None:
     """Our training iteration beside the same in PyTorch.
 
-    PyTorch runs eager and compiled (on a GPU as one CUDA graph). Compiling takes a minute or more; several sizes compile
-    side by side. --preset seed compares the form with two windows and one step.
+    PyTorch runs eager and compiled (on a GPU as one CUDA graph). Compiling takes a minute or more; several sizes
+    compile side by side. --preset seed compares the form with two windows and one step.
 
     \b
     Examples:
