@@ -5,18 +5,21 @@
 // inputs, whose sums stay in registers over all tiles. Order of every sum: by the sizes alone.
 #pragma once
 #include "cuda_only/c51_tf32.cuh"
-#include "fused/critic_step.cuh"
+#include "fused/block_product.cuh"
+#include "fused/critic_parts.cuh"
+#include "include/math.cuh"
+#include "include/reduce.cuh"
+#include "nets/adam.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 #define UPDATE_ROWS 32
+#define ROW_STRIDE 136      // floats of a row of encodings in shared memory: 8 mod 32, so that no access meets another
+#define UPDATE_THREADS 512
 #define UPDATE_PAIRS 8
 #define HALF_ROWS (UPDATE_ROWS / 2)     // of a warp
 #define HALF_INPUTS (HIDDEN_DIM / 2)
-#define HUGE_GRADIENT 1.0e18f     // its square times a chunk of 32 is still a float32
 #define C51_EDGE_SLACK 1e-4f      // atoms; mass this near beyond an end of the span is not called clipped
-#define NARROW_STRETCH 0.6f       // from here on at most five atoms of the next state reach two neighbours
-#define WINDOW 6                  // those, and one for rounding
 
 // The batch; PATH: rewards [R, pairs] and next_class [pairs], else rewards [R] and next_lots [R].
 struct C51Batch {
@@ -25,66 +28,73 @@ struct C51Batch {
     const unsigned char* terminal;
 };
 
-// Shared memory of a tile; `next`, `below` [32, P, 21] and `moment` [32, P, 2] follow it.
+// Shared memory of a tile; the tile's next distributions [32, P, 21] and their Below [32, P, 22] follow it.
 struct UpdateTile {
-    float rows[UPDATE_ROWS * ROW_STRIDE];
+    float rows[2][UPDATE_ROWS * ROW_STRIDE];  // of the tile and, while it is worked on, of the next one
+    unsigned int halves[UPDATE_ROWS * ROW_WORDS];  // the tile's, for the logits
     float slope[UPDATE_PAIRS][UPDATE_ROWS * C51_PLACES];  // gradient of a pair's logits, row-major
     float reward[UPDATE_ROWS][UPDATE_PAIRS], loss[UPDATE_ROWS][UPDATE_PAIRS];
-    float keep[UPDATE_ROWS], scale[UPDATE_ROWS];
+    float keep[UPDATE_ROWS], scale[UPDATE_ROWS], stretch[UPDATE_ROWS], inverse[UPDATE_ROWS];
     int executed[UPDATE_ROWS], to[UPDATE_ROWS];  // executed pair; class after n steps
 };
 
-// The next distributions of a tile, [32, P, 21]: mass of an atom, mass up to and with it; mass and mean index in all.
-struct NextTile {
-    float *mass, *below, *moment;
+// Of a next distribution the first k atoms: their mass, and the sum of mass times index. k = 0 to 21.
+struct alignas(8) Below {
+    float mass, moment;
 };
+#define BELOW_ATOMS (C51_ATOMS + 1)
 
-// Where mass of a next state lands, in atoms: base + stretch j, kept on [0, 20].
+// Where mass of a next state lands, in atoms: base + stretch j, kept on [0, 20]. inverse = 1 / stretch, perhaps infinite.
 struct Landing {
     float base, stretch, inverse;
 };
 
-static __device__ __forceinline__ float place_of(Landing at, int j) {
-    return fminf(fmaxf(fmaf(at.stretch, (float)j, at.base), 0.0f), (float)(C51_ATOMS - 1));
+// What lands below y: mass and moment.
+static __device__ __forceinline__ Below landed_below(const Below* below, Landing at, float y) {
+    // Atoms that land exactly at y may count or not: they add nothing. 0 * infinity is such a case, and becomes 0.
+    const float count = ceilf((y - at.base) * at.inverse);
+    return below[(int)fminf(fmaxf(count, 0.0f), (float)C51_ATOMS)];
 }
 
-// What atoms `first` and `first` + 1 gather of the next distribution: mass p that lands at x gives p max(0, 1 - |x - i|).
-static __device__ __forceinline__ void gather_two(const float* next, const float* below, Landing at, int first,
-                                                  float* lower, float* upper) {
-    float low = 0.0f, high = 0.0f;
-    if (at.stretch >= NARROW_STRETCH) {
-        const int j0 = (int)fminf(fmaxf(((float)(first - 1) - at.base) * at.inverse, 0.0f), (float)C51_ATOMS);
+// The part of the next distribution that atoms gather: mass p that lands at x gives p max(0, 1 - |x - i|) to atom i. That
+// is the second difference, F(i + 1) - 2 F(i) + F(i - 1), of F(y) = sum of p max(0, y - x), which takes one look at
+// `below` however many atoms land together. A lane finds F at two adjacent places of each block of eight and asks its
+// neighbours for the two beside them. target: of the lane's six atoms.
+static __device__ __forceinline__ void project(const Below* below, Landing at, float mass, int lane, float* target) {
+    const int t = lane % 4;
+    const Below start = landed_below(below, at, 0.0f);
+    float even[3], odd[3];  // F(8 n + 2 t), F(8 n + 2 t + 1)
 #pragma unroll
-        for (int i = 0; i < WINDOW; ++i) {
-            const int j = j0 + i;
-            const float mass = j < C51_ATOMS ? next[j] : 0.0f, away = place_of(at, j) - (float)first;
-            low = fmaf(mass, fmaxf(0.0f, 1.0f - fabsf(away)), low);
-            high = fmaf(mass, fmaxf(0.0f, 1.0f - fabsf(away - 1.0f)), high);
-        }
-        // What lands beyond an end is the end atom's, however far.
-        if (first == 0 && j0 > 0) low += below[j0 - 1];
-        if (first == C51_ATOMS - 1 && j0 + WINDOW < C51_ATOMS) low += below[C51_ATOMS - 1] - below[j0 + WINDOW - 1];
-    } else {
-        for (int j = 0; j < C51_ATOMS; ++j) {
-            const float away = place_of(at, j) - (float)first;
-            low = fmaf(next[j], fmaxf(0.0f, 1.0f - fabsf(away)), low);
-            high = fmaf(next[j], fmaxf(0.0f, 1.0f - fabsf(away - 1.0f)), high);
+    for (int n = 0; n < 3; ++n) {
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const float y = (float)(8 * n + 2 * t + k);
+            const Below here = landed_below(below, at, y);
+            // What lands below 0 counts as if it landed at 0.
+            const float landed = fmaf(at.base, here.mass - start.mass, at.stretch * (here.moment - start.moment));
+            (k ? odd : even)[n] = fmaf(y, here.mass, -landed);
         }
     }
-    *lower = low;
-    *upper = high;
+    if (t == 0) even[0] = 0.0f;            // F(0)
+    if (t == 2) odd[2] = even[2] + mass;   // F(21): what lands beyond 20 counts as if it landed at 20
+    const int quad = lane & ~3;
+#pragma unroll
+    for (int n = 0; n < 3; ++n) {
+        float before = __shfl_sync(0xffffffffu, t == 3 && n > 0 ? odd[n > 0 ? n - 1 : 0] : odd[n], quad | ((t + 3) & 3));
+        const float after = __shfl_sync(0xffffffffu, t == 0 && n < 2 ? even[n < 2 ? n + 1 : 2] : even[n],
+                                        quad | ((t + 1) & 3));
+        if (n == 0 && t == 0) before = 0.0f;
+        target[2 * n] = (odd[n] - even[n]) - (even[n] - before);
+        target[2 * n + 1] = (after - odd[n]) - (odd[n] - even[n]);
+    }
+    if (t == 2) target[5] = 0.0f;  // places without an atom
+    if (t == 3) target[4] = target[5] = 0.0f;
 }
 
-// Mass of this lane's six atoms of the next distribution that lands outside the span.
-static __device__ __forceinline__ float landed_outside(const float* next, Landing at, int t) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int k = 0; k < 6; ++k) {
-        const int j = atom_of(k, t);
-        if (j >= C51_ATOMS) continue;
-        sum += fabsf(fmaf(at.stretch, (float)j, at.base) - place_of(at, j)) > C51_EDGE_SLACK ? next[j] : 0.0f;
-    }
-    return sum;
+// Mass that lands outside the span.
+static __device__ __forceinline__ float landed_outside(const Below* below, Landing at, float mass) {
+    const float inside = landed_below(below, at, C51_ATOMS - 1 + C51_EDGE_SLACK).mass;
+    return landed_below(below, at, -C51_EDGE_SLACK).mass + (mass - inside);
 }
 
 // What a lane adds up over its rows.
@@ -94,94 +104,121 @@ struct UpdateSums {
     float top, low, clipped, bad;
 };
 
-// Fills a tile: encodings, next distributions with mass and mean index, and what a row brings. Ends with a barrier.
-template <bool PATH>
-static __device__ __forceinline__ void load_tile(UpdateTile* tile, NextTile next, const C51Batch& batch,
-                                                 const float* isv, int r0, int pair0, int R, int P) {
-    const int pairs = P * N_ACTIONS, width = P * C51_ATOMS;
-    load_rows(tile->rows, batch.h, r0, UPDATE_ROWS, R);
-    for (int i = threadIdx.x; i < UPDATE_ROWS * width; i += blockDim.x) {
-        next.mass[i] = r0 + i / width < R ? batch.next_prob[(long long)r0 * width + i] : 0.0f;
+// Asks for what is long of a tile: encodings, and the next distributions into `next`. Ends the group of copies.
+static __device__ __forceinline__ void fetch_tile(float* rows, float* next, const C51Batch& batch, int r0, int R, int P) {
+    const int width = P * C51_ATOMS, vectors = UPDATE_ROWS * width / 4;
+    for (int i = threadIdx.x; i < UPDATE_ROWS * (HIDDEN_DIM / 4); i += blockDim.x) {
+        const int row = i / (HIDDEN_DIM / 4), k = i % (HIDDEN_DIM / 4) * 4, real = r0 + row < R ? 16 : 0;
+        copy16_async(rows + row * ROW_STRIDE + k, batch.h + (long long)(real ? r0 + row : 0) * HIDDEN_DIM + k, real);
     }
+    const long long first = (long long)r0 * width, left = (long long)R * width - first;
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        const long long floats = left - 4 * i;
+        const int bytes = floats >= 4 ? 16 : (floats > 0 ? 4 * (int)floats : 0);
+        copy16_async(next + 4 * i, batch.next_prob + (bytes ? first + 4 * i : 0), bytes);
+    }
+    copy_commit();
+}
+
+// Encodings that this thread has asked for become TF32 numbers, for the gradient, and halves.
+static __device__ __forceinline__ void round_rows(float* rows, unsigned int* halves) {
+    for (int i = threadIdx.x; i < UPDATE_ROWS * (HIDDEN_DIM / 4); i += blockDim.x) {
+        const int row = i / (HIDDEN_DIM / 4), k = i % (HIDDEN_DIM / 4) * 4;
+        float four[4];
+        load4(rows + row * ROW_STRIDE + k, four);
+        *(uint2*)(halves + row * ROW_WORDS + k / 2) = make_uint2(to_halves(four[0], four[1]), to_halves(four[2], four[3]));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) four[e] = __uint_as_float(to_tf32(four[e]));
+        store4(rows + row * ROW_STRIDE + k, four);
+    }
+}
+
+// What a row brings beside the long arrays.
+template <bool PATH>
+static __device__ __forceinline__ void load_scalars(UpdateTile* tile, const C51Batch& batch, const float* isv, int r0,
+                                                    int pair0, int R, int P) {
+    const int pairs = P * N_ACTIONS;
     for (int i = threadIdx.x; PATH && i < UPDATE_ROWS * UPDATE_PAIRS; i += blockDim.x) {
         const int r = r0 + i / UPDATE_PAIRS, pair = pair0 + i % UPDATE_PAIRS;
         tile->reward[0][i] = r < R && pair < pairs ? batch.reward[(long long)r * pairs + pair] : 0.0f;
     }
-    if (threadIdx.x < UPDATE_ROWS) {
-        const int row = threadIdx.x, r = r0 + row < R ? r0 + row : R - 1;
-        const float learned = (float)R * (PATH ? pairs : 1);
-        tile->keep[row] = batch.terminal[r] ? 0.0f : batch.discount[r];
-        tile->scale[row] = r0 + row < R ? isv[ISV_LOSS_LAMBDA_Q] * batch.weight[r] / learned : 0.0f;
-        const int middle = (P - 1) / 2;
-        tile->executed[row] = (P == 1 ? 0 : batch.lots[r] + middle) * N_ACTIONS + batch.action[r];
-        if (!PATH) {
-            tile->to[row] = P == 1 ? 0 : batch.next_lots[r] + middle;
-            for (int w = 0; w < UPDATE_PAIRS; ++w) tile->reward[row][w] = batch.reward[r];
-        }
-    }
-    __syncthreads();
+    // The last warp: the first ones have the rewards.
+    const int row = (int)threadIdx.x - (UPDATE_THREADS - UPDATE_ROWS);
+    if (row < 0) return;
+    const int r = r0 + row < R ? r0 + row : R - 1, middle = (P - 1) / 2;
+    const float learned = (float)R * (PATH ? pairs : 1), keep = batch.terminal[r] ? 0.0f : batch.discount[r];
+    const float stretch = isv[ISV_C51_V_MAX] > isv[ISV_C51_V_MIN] ? keep : 0.0f;
+    tile->keep[row] = keep;
+    tile->stretch[row] = stretch;
+    tile->inverse[row] = 1.0f / stretch;
+    tile->scale[row] = r0 + row < R ? isv[ISV_LOSS_LAMBDA_Q] * batch.weight[r] / learned : 0.0f;
+    tile->executed[row] = (P == 1 ? 0 : batch.lots[r] + middle) * N_ACTIONS + batch.action[r];
+    if (PATH) return;
+    tile->to[row] = P == 1 ? 0 : batch.next_lots[r] + middle;
+    for (int w = 0; w < UPDATE_PAIRS; ++w) tile->reward[row][w] = batch.reward[r];
+}
+
+// Sums of the next distributions, one thread a distribution.
+static __device__ __forceinline__ void sum_next(const float* next, Below* below, int P) {
     for (int i = threadIdx.x; i < UPDATE_ROWS * P; i += blockDim.x) {
-        float mass = 0.0f, mean = 0.0f;
+        float own[C51_ATOMS];
+#pragma unroll
+        for (int j = 0; j < C51_ATOMS; ++j) own[j] = next[i * C51_ATOMS + j];
+        Below sum = {0.0f, 0.0f};
+        below[i * BELOW_ATOMS] = sum;
 #pragma unroll
         for (int j = 0; j < C51_ATOMS; ++j) {
-            const float own = next.mass[i * C51_ATOMS + j];
-            mass += own;
-            mean = fmaf((float)j, own, mean);
-            next.below[i * C51_ATOMS + j] = mass;
+            sum.mass += own[j];
+            sum.moment = fmaf((float)j, own[j], sum.moment);
+            below[i * BELOW_ATOMS + j + 1] = sum;
         }
-        next.moment[2 * i] = mass;
-        next.moment[2 * i + 1] = mean;
     }
-    __syncthreads();
 }
 
 // Loss and gradient of a pair in a warp's half of a tile: the gradient goes to tile->slope, losses to tile->loss, gaps of
 // the rows that executed the pair to row_gap.
 template <bool PATH>
-static __device__ __forceinline__ void learn_pair(UpdateTile* tile, NextTile next, UpdateSums* sums,
-                                                  const C51Batch& batch, const float* packed_w, const float* packed_b,
-                                                  float v_min, float v_max, float* row_gap, int r0, int pair, int R,
-                                                  int P) {
+static __device__ __forceinline__ void learn_pair(UpdateTile* tile, const Below* next, UpdateSums* sums,
+                                                  const C51Batch& batch, const unsigned int* packed_w,
+                                                  const float* packed_b, float v_min, float v_max, float* row_gap,
+                                                  int r0, int pair, int next_class, int R, int P) {
     const int warp = threadIdx.x / 32, own = warp % UPDATE_PAIRS, row0 = warp / UPDATE_PAIRS * HALF_ROWS;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const float width = (v_max - v_min) / (C51_ATOMS - 1), inverse = v_max > v_min ? 1.0f / width : 0.0f;
-    float bias[6], logits[1][1][3][4];
+    float bias[6], logits[1][3][4];
     load_bias(bias, packed_b, pair, t);
-    pair_logits<1, 1>(logits, tile->rows + row0 * ROW_STRIDE, packed_w + (long long)pair * C51_STEPS * C51_STEP, 0, lane);
+    pair_logits<1>(logits, tile->halves + row0 * ROW_WORDS, packed_w + (long long)pair * PAIR_WORDS, lane);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int row = row0 + 8 * half + g;
         const bool executed = tile->executed[row] == pair, learns = r0 + row < R && (PATH || executed);
-        const QuadRow x = quad_softmax(logits[0][0], bias, half, t);
-        const int to = row * P + (PATH ? batch.next_class[pair] : tile->to[row]);
-        const float keep = tile->keep[row], reward = tile->reward[row][own], mass = next.moment[2 * to];
-        const float mean = fmaf(keep, fmaf(width, next.moment[2 * to + 1], v_min * mass), reward);
-        const float stretch = v_max > v_min ? keep : 0.0f;
-        const Landing at = {(fmaf(keep, v_min, reward) - v_min) * inverse, stretch, 1.0f / stretch};
-        const float scale = learns ? tile->scale[row] : 0.0f, share = mass / x.sum;
-        float dot = 0.0f;
+        const QuadRow x = quad_softmax(logits[0], bias, half, t);
+        const Below* below = next + (row * P + (PATH ? next_class : tile->to[row])) * BELOW_ATOMS;
+        const float keep = tile->keep[row], reward = tile->reward[row][own], mass = below[C51_ATOMS].mass;
+        const float mean = fmaf(keep, fmaf(width, below[C51_ATOMS].moment, v_min * mass), reward);
+        const Landing at = {(fmaf(keep, v_min, reward) - v_min) * inverse, tile->stretch[row], tile->inverse[row]};
+        const float scale = learns ? tile->scale[row] : 0.0f, share = __fdividef(mass, x.sum);
+        float target[6], dot = 0.0f;
+        project(below, at, mass, lane, target);
 #pragma unroll
         for (int n = 0; n < 3; ++n) {
-            float target[2], slope[2];
-            gather_two(next.mass + to * C51_ATOMS, next.below + to * C51_ATOMS, at, 8 * n + 2 * t, target, target + 1);
+            float slope[2];
 #pragma unroll
             for (int k = 0; k < 2; ++k) {
-                dot = fmaf(target[k], x.x[2 * n + k], dot);
-                slope[k] = scale * (x.weight[2 * n + k] * share - target[k]);
+                dot = fmaf(target[2 * n + k], x.x[2 * n + k], dot);
+                slope[k] = scale * (x.weight[2 * n + k] * share - target[2 * n + k]);
                 sums->bias[2 * n + k] += slope[k];
+                slope[k] = __uint_as_float(to_tf32(slope[k]));
             }
             *(float2*)(tile->slope[own] + row * C51_PLACES + 8 * n + 2 * t) = make_float2(slope[0], slope[1]);
         }
         // A mean that is not a number shows in the loss.
-        const float loss = fmaf(0.0f, mean, fmaf(x.top + logf(x.sum), mass, -quad_sum(dot)));
-        const bool beyond = at.base < -C51_EDGE_SLACK ||
-                            fmaf(stretch, (float)(C51_ATOMS - 1), at.base) > C51_ATOMS - 1 + C51_EDGE_SLACK;
-        float outside = 0.0f, expected = 0.0f;
-        if (__any_sync(0xffffffffu, beyond)) outside = quad_sum(landed_outside(next.mass + to * C51_ATOMS, at, t));
+        const float loss = fmaf(0.0f, mean, MATH_LN2 * fmaf(x.top + __log2f(x.sum), mass, -quad_sum(dot)));
+        float expected = 0.0f;
         if (__any_sync(0xffffffffu, executed)) {
 #pragma unroll
             for (int k = 0; k < 6; ++k) expected = fmaf((float)atom_of(k, t), x.weight[k], expected);
-            expected = fmaf(width, quad_sum(expected) / x.sum, v_min);
+            expected = fmaf(width, __fdividef(quad_sum(expected), x.sum), v_min);
         }
         if (t != 0) continue;
         tile->loss[row][own] = learns ? loss : 0.0f;
@@ -189,12 +226,15 @@ static __device__ __forceinline__ void learn_pair(UpdateTile* tile, NextTile nex
         if (executed) row_gap[r0 + row] = expected - mean;
         sums->top = max_keep_nan(sums->top, mean);
         sums->low = min_keep_nan(sums->low, mean);
-        sums->clipped += outside;
+        const float end = fmaf(at.stretch, (float)(C51_ATOMS - 1), at.base);
+        if (at.base < -C51_EDGE_SLACK || end > C51_ATOMS - 1 + C51_EDGE_SLACK) {
+            sums->clipped += landed_outside(below, at, mass);
+        }
     }
 }
 
 // sums.weights += h^T slope, the inputs of a warp's half by its pair. Rows are taken in their order, eight at a time.
-static __device__ __forceinline__ void add_weight_gradient(const UpdateTile& tile, UpdateSums* sums) {
+static __device__ __forceinline__ void add_weight_gradient(const UpdateTile& tile, const float* rows, UpdateSums* sums) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int input0 = warp / UPDATE_PAIRS * HALF_INPUTS;
 #pragma unroll
@@ -203,10 +243,10 @@ static __device__ __forceinline__ void add_weight_gradient(const UpdateTile& til
         unsigned int b[3][2];
 #pragma unroll
         for (int n = 0; n < 3; ++n) {
-            b[n][0] = to_tf32(slope[8 * n]);
-            b[n][1] = to_tf32(slope[4 * C51_PLACES + 8 * n]);
+            b[n][0] = __float_as_uint(slope[8 * n]);
+            b[n][1] = __float_as_uint(slope[4 * C51_PLACES + 8 * n]);
         }
-        const float* h = tile.rows + (r + t) * ROW_STRIDE + input0 + g;
+        const float* h = rows + (r + t) * ROW_STRIDE + input0 + g;
 #pragma unroll
         for (int m = 0; m < HALF_INPUTS / 16; ++m) {
             const unsigned int a[4] = {__float_as_uint(h[16 * m]), __float_as_uint(h[16 * m + 8]),
@@ -251,6 +291,27 @@ static __device__ __forceinline__ void store_bias_gradient(UpdateSums* sums, flo
         part[((long long)HIDDEN_DIM * pairs + pair0 + pair) * C51_PLACES + place] = v;
     }
     __syncthreads();
+}
+
+// What the block tells of its rows, c51_block_parts: warps side by side, then theirs in order. shared [4 * 16]. All threads.
+static __device__ __forceinline__ void store_block(const UpdateSums& own, float* shared, float* part) {
+    constexpr int WARPS = UPDATE_THREADS / 32;
+    const float top = warp_max(own.top), low = warp_min(own.low), clipped = warp_sum(own.clipped), bad = warp_sum(own.bad);
+    float* mine = shared + threadIdx.x / 32;
+    if (threadIdx.x % 32 == 0) {
+        mine[PART_TOP * WARPS] = top, mine[PART_LOW * WARPS] = low;
+        mine[PART_CLIPPED * WARPS] = clipped, mine[PART_BAD * WARPS] = bad;
+    }
+    __syncthreads();
+    const int which = threadIdx.x;
+    if (which >= 4) return;
+    float v = shared[which * WARPS];
+#pragma unroll
+    for (int w = 1; w < WARPS; ++w) {
+        const float next = shared[which * WARPS + w];
+        v = which == PART_TOP ? max_keep_nan(v, next) : (which == PART_LOW ? min_keep_nan(v, next) : v + next);
+    }
+    part[which] = v;
 }
 
 #endif

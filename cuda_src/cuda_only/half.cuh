@@ -1,4 +1,4 @@
-// Half-precision operands of the tensor cores (sm_80 and newer): rounding, and the instruction that multiplies them.
+// Half-precision operands of the tensor cores (sm_80 and newer): rounding, and the instruction that multiplies them; 2^x.
 //
 // Half has ten bits of mantissa, as TF32, and a range of 6e-8 to 65504: for operands whose size is known.
 #pragma once
@@ -10,6 +10,13 @@ static __device__ __forceinline__ unsigned int to_halves(float low, float high) 
     unsigned int bits;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;\n" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
+}
+
+// 2^x to two units in the last place; 0 below the normal numbers.
+static __device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // d += a (16x16) * b (16x8), operands half. With g = lane / 4 and t = lane % 4 a thread holds, by pairs of inputs

@@ -20,7 +20,7 @@ extern "C" __global__ void rl_c51_both_noises(unsigned int* rng_noise, unsigned 
 // Every number as rl_noisy_compose gives it.
 extern "C" __global__ void rl_c51_pack(const float* w_c51, const float* b_c51, const float* sw_c51, const float* sb_c51,
                                        const float* target_w_c51, const float* target_b_c51, const float* target_sw_c51,
-                                       const float* target_sb_c51, const float* noises, float* c51_packed_w,
+                                       const float* target_sb_c51, const float* noises, unsigned int* c51_packed_w,
                                        float* c51_packed_b, float* c51_tile_sums, int P) {
     __shared__ C51Tile tile;
     const C51Corner at = c51_corner(blockIdx.x, P);

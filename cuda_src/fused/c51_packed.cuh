@@ -1,18 +1,23 @@
 // The C51 heads as the tensor-core kernels read them: noisy weights in the order of matrix fragments, gradients in parts.
 //
-// A pair (class, action) has 24 places for its 21 atoms, the last three 0: three blocks of eight columns. Its weights of
-// eight inputs are 192 floats, which a warp reads in two accesses without gaps: lane 4 g + t holds inputs 2t and 2t + 1
-// of atoms g, 8 + g (floats 4 lane to 4 lane + 3), then of atom 16 + g (floats 128 + 2 lane, + 1).
-//   c51_packed_w [2 heads, pairs, 16, 192], c51_packed_b [2 heads, pairs, 24]: online, then target
+// A pair (class, action) has 24 places for its 21 atoms: three blocks of eight columns. Logits are in powers of two: the
+// weights and biases are those of the head times log2 e, and the bias of a place without an atom is NO_ATOM. Weights are
+// halves, whose ten bits of mantissa are those of TF32. Of sixteen inputs and eight columns lane 4 g + t of a warp has of
+// column g inputs 2t and 2t + 1, then 2t + 8 and 2t + 9, a word each.
+//   c51_packed_w [2 heads, pairs, 3 blocks, 8 steps, 32 lanes, 2] words, c51_packed_b [2 heads, pairs, 24]: online, target
 //   c51_grad_parts [slices, 129, pairs, 24]: gradients of the weights by a slice of the batch, input-major, 128 = bias
 #pragma once
 #include "generated/structure.cuh"
+#include "include/half_bits.cuh"
 #include "nets/noise.cuh"
 
 #define C51_ATOMS 21
 #define C51_PLACES 24       // of a pair's atoms
-#define C51_STEP 192        // packed weights of a pair and eight inputs
-#define C51_STEPS (HIDDEN_DIM / 8)
+#define PAIR_BLOCKS (C51_PLACES / 8)
+#define PAIR_STEPS (HIDDEN_DIM / 16)
+#define PAIR_WORDS (PAIR_BLOCKS * PAIR_STEPS * 64)  // of a pair's packed weights
+#define NO_ATOM (-3e38f)    // bias of a place without an atom: its softmax is 0
+#define LOG2_E 1.44269504f
 
 #define TILE_PAIRS 8        // pairs of a tile
 #define TILE_INPUTS 8       // inputs of a tile; the last tile of a column has the bias besides
@@ -53,21 +58,22 @@ static __device__ inline void clear_tile(C51Tile* tile) {
 }
 
 // Writes a tile in packed order; the rest of a last column of tiles does not exist. All threads; barriers are the caller's.
-static __device__ inline void store_packed(const C51Tile& tile, C51Corner at, float* packed_w, float* packed_b, int P) {
-    const int all = P * N_ACTIONS, each = at.pairs * (TILE_INPUTS / 8) * C51_STEP;
+static __device__ inline void store_packed(const C51Tile& tile, C51Corner at, unsigned int* packed_w, float* packed_b,
+                                           int P) {
+    const int all = P * N_ACTIONS, each = at.pairs * PAIR_BLOCKS * 32;
+    const int step = at.input0 / 16, word = at.input0 / 8 % 2;  // eight inputs are one word of a step's two
     for (int i = threadIdx.x; i < 2 * each; i += blockDim.x) {
-        const int head = i / each, within = i % C51_STEP, step = i % each / C51_STEP % (TILE_INPUTS / 8);
-        const int pair = i % each / (C51_STEP * (TILE_INPUTS / 8));
-        const bool early = within < 128;
-        const int lane = early ? within / 4 : (within - 128) / 2, block = early ? within % 4 / 2 : 2;
-        const int input = step * 8 + lane % 4 * 2 + within % 2, place = block * 8 + lane / 4;
-        const long long to = (long long)(head * all + at.pair0 + pair) * C51_STEPS + at.input0 / 8 + step;
-        packed_w[to * C51_STEP + within] = tile.head[head][input][pair * C51_PLACES + place];
+        const int head = i / each, pair = i % each / (PAIR_BLOCKS * 32), block = i / 32 % PAIR_BLOCKS, lane = i % 32;
+        const int input = lane % 4 * 2, place = pair * C51_PLACES + block * 8 + lane / 4;
+        const long long to = ((long long)(head * all + at.pair0 + pair) * PAIR_BLOCKS + block) * PAIR_STEPS + step;
+        packed_w[to * 64 + 2 * lane + word] =
+            pack_halves(tile.head[head][input][place] * LOG2_E, tile.head[head][input + 1][place] * LOG2_E);
     }
     if (at.rows == TILE_INPUTS) return;
     for (int i = threadIdx.x; i < 2 * at.pairs * C51_PLACES; i += blockDim.x) {
         const int head = i / (at.pairs * C51_PLACES), place = i % (at.pairs * C51_PLACES);
-        packed_b[(head * all + at.pair0) * C51_PLACES + place] = tile.head[head][TILE_INPUTS][place];
+        packed_b[(head * all + at.pair0) * C51_PLACES + place] =
+            place % C51_PLACES < C51_ATOMS ? tile.head[head][TILE_INPUTS][place] * LOG2_E : NO_ATOM;
     }
 }
 

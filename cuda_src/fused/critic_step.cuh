@@ -1,20 +1,13 @@
-// What a block of the critic's step does: a tile of the C51 head, elements of the flat vectors, or the batch's priorities.
+// What a block of the critic's step does: a tile of the C51 head, or elements of the flat vectors.
 #pragma once
 #include "fused/c51_packed.cuh"
-#include "fused/priorities.cuh"
+#include "include/reduce.cuh"
 #include "nets/adam.cuh"
 #include "nets/polyak.cuh"
 
 #define STEP_ELEMENTS 2048   // of the flat vectors a block
 #define TD_ERRORS 3          // NONFINITE_Q of nets/target.py
 #define REFUSED 7            // behind the losses' elements of nonfinite_parts: what this iteration's updates met
-#define Q_BIAS_RATE 0.05f    // EMA rate per update
-
-// Numbers of a block of rl_c51_path_update, c51_block_parts [blocks, 4].
-#define PART_TOP 0       // largest mean target before clipping
-#define PART_LOW 1       // least
-#define PART_CLIPPED 2   // sum over its rows and pairs of the mass outside the span
-#define PART_BAD 3       // how many of its sums are not finite
 
 // The flat vectors of the critic's span: parameters, their gradients and moments, target copies.
 struct CriticSpan {
@@ -45,82 +38,106 @@ static __device__ inline void step_element(const CriticSpan& span, const AdamRul
     span.target[i] = e->target;
 }
 
+// The noise that a tile meets: of this update's online head, then of the next one's online and target heads.
+struct TileNoise {
+    float input[3][TILE_INPUTS], output[3][TILE_PAIRS * C51_ATOMS];
+};
+
+// Fills it; without next_noises the last two stay as they are. All threads; barriers are the caller's.
+static __device__ inline void load_noise(TileNoise* noise, C51Corner at, const float* noises, const float* next_noises,
+                                         int P) {
+    const int each = HIDDEN_DIM + c51_places(P).outputs, outputs = at.pairs * C51_ATOMS, own = TILE_INPUTS + outputs;
+    for (int i = threadIdx.x; i < (next_noises ? 3 : 1) * own; i += blockDim.x) {
+        const int set = i / own, k = i - set * own;
+        const float* from = set == 0 ? noises : next_noises + (set - 1) * each;
+        if (k < TILE_INPUTS) noise->input[set][k] = from[at.input0 + k];
+        else noise->output[set][k - TILE_INPUTS] = from[HIDDEN_DIM + at.pair0 * C51_ATOMS + k - TILE_INPUTS];
+    }
+}
+
+// What a thread has of a tile: its elements with moments, target copies and gradients, all asked for before anything is
+// decided or stored.
+#define SHARE_ELEMENTS (((TILE_INPUTS + 1) * TILE_PAIRS * C51_ATOMS + TILE_THREADS - 1) / TILE_THREADS)
+struct TileShare {
+    SpanElement w[SHARE_ELEMENTS], sw[SHARE_ELEMENTS];
+    float g[SHARE_ELEMENTS];
+};
+
+// Place in the span of an element's weight, or of its bias.
+static __device__ inline long long weight_place(C51Element e, C51Corner at, C51Places places) {
+    return e.row == TILE_INPUTS ? places.b + e.output : (long long)(at.input0 + e.row) * places.outputs + e.output;
+}
+
+static __device__ inline TileShare load_share(const CriticSpan& span, C51Corner at, const float* grad_parts, int P,
+                                              int slices) {
+    const C51Places places = c51_places(P);
+    const long long input_size = (long long)P * N_ACTIONS * C51_PLACES, slice_size = (HIDDEN_DIM + 1) * input_size;
+    TileShare share;
+#pragma unroll
+    for (int j = 0; j < SHARE_ELEMENTS; ++j) {
+        const int i = threadIdx.x + j * TILE_THREADS;
+        if (i >= at.rows * at.pairs * C51_ATOMS) continue;
+        const C51Element e = c51_element(i, at);
+        const long long at_w = weight_place(e, at, places);
+        share.w[j] = load_element(span, at_w);
+        share.sw[j] = load_element(span, at_w + places.sw);
+        const float* part = grad_parts + (at.input0 + e.row) * input_size + at.pair0 * C51_PLACES + e.place;
+        share.g[j] = 0.0f;
+#pragma unroll 8
+        for (int s = 0; s < slices; ++s) share.g[j] += part[s * slice_size];
+    }
+    return share;
+}
+
 // Sums of a tile: squares of the gradient, of W - W_target and of W, for the norms that are published.
 struct TileSums {
     float gradient, apart, weight;
 };
 
-// A tile of both C51 heads: gradients from their parts, the step, the target copies, and with next_noises the weights
-// under the next update's noise into `tile`.
-static __device__ inline TileSums step_tile(const CriticSpan& span, const AdamRule& rule, C51Corner at,
-                                            const float* grad_parts, const float* noises, const float* next_noises,
-                                            C51Tile* tile, int P, int slices, bool apply, float tau) {
+// A tile of both C51 heads: the step, the target copies, and with compose the weights under the next update's noise into
+// `tile`.
+static __device__ inline TileSums step_tile(const CriticSpan& span, const AdamRule& rule, C51Corner at, TileShare share,
+                                            const TileNoise& noise, C51Tile* tile, int P, bool compose, bool apply,
+                                            float tau) {
     const C51Places places = c51_places(P);
-    const long long input_size = (long long)P * N_ACTIONS * C51_PLACES, slice_size = (HIDDEN_DIM + 1) * input_size;
     TileSums sums = {0.0f, 0.0f, 0.0f};
-    for (int i = threadIdx.x; i < at.rows * at.pairs * C51_ATOMS; i += blockDim.x) {
+#pragma unroll
+    for (int j = 0; j < SHARE_ELEMENTS; ++j) {
+        const int i = threadIdx.x + j * TILE_THREADS;
+        if (i >= at.rows * at.pairs * C51_ATOMS) continue;
         const C51Element e = c51_element(i, at);
+        const int output = e.output - at.pair0 * C51_ATOMS;
         const bool bias = e.row == TILE_INPUTS;
-        const long long at_w = bias ? places.b + e.output : (long long)(at.input0 + e.row) * places.outputs + e.output;
-        const long long at_sw = at_w + places.sw;
-        SpanElement w = load_element(span, at_w), sw = load_element(span, at_sw);
-        const float* part = grad_parts + (at.input0 + e.row) * input_size + at.pair0 * C51_PLACES + e.place;
-        float g = 0.0f;
-#pragma unroll 8
-        for (int s = 0; s < slices; ++s) g += part[s * slice_size];
-        const float out = noises[HIDDEN_DIM + e.output], factor = bias ? out : noises[at.input0 + e.row] * out;
+        const long long at_w = weight_place(e, at, places);
+        SpanElement w = share.w[j], sw = share.sw[j];
+        const float g = share.g[j], out = noise.output[0][output];
         step_element(span, rule, at_w, &w, g, apply, tau);
-        step_element(span, rule, at_sw, &sw, g * factor, apply, tau);
+        step_element(span, rule, at_w + places.sw, &sw, g * (bias ? out : noise.input[0][e.row] * out), apply, tau);
         if (!bias) {
             sums.gradient = fmaf(g, g, sums.gradient);
             sums.apart = fmaf(w.w - w.target, w.w - w.target, sums.apart);
             sums.weight = fmaf(w.w, w.w, sums.weight);
         }
-        if (next_noises == nullptr) continue;
-        tile->head[0][e.row][e.place] = c51_noisy(w.w, sw.w, next_noises, e, at.input0);
+        if (!compose) continue;
+        const float online = noise.output[1][output], target = noise.output[2][output];
+        tile->head[0][e.row][e.place] =
+            bias ? noisy_bias(w.w, sw.w, online) : noisy_weight(w.w, sw.w, noise.input[1][e.row], online);
         tile->head[1][e.row][e.place] =
-            c51_noisy(w.target, sw.target, next_noises + HIDDEN_DIM + places.outputs, e, at.input0);
+            bias ? noisy_bias(w.target, sw.target, target) : noisy_weight(w.target, sw.target, noise.input[2][e.row], target);
     }
     return sums;
 }
 
-// The batch's TD errors and the slots that tell of its targets: LOSS_Q, Q_TARGET_*, Q_BIAS_EMA. Returns how many TD
-// errors are not finite. All threads of the block.
-static __device__ inline float tell_of_targets(const float* td_parts, const float* block_parts, const float* row_gap,
-                                               float* c51_td, float* isv, float* scratch, int rows, int groups, int blocks,
-                                               int learned, int update) {
-    float loss = 0.0f, bad = 0.0f, gap = 0.0f, top = -MATH_FLOAT_MAX, low = MATH_FLOAT_MAX, clipped = 0.0f;
-    for (int r = threadIdx.x; r < rows; r += blockDim.x) {
-        float sum = 0.0f;
-        for (int g = 0; g < groups; ++g) sum += td_parts[(long long)g * rows + r];
-        const float td = sum / learned;
-        c51_td[r] = td;
-        loss += td;
-        bad += is_finite(td) ? 0.0f : 1.0f;
-        gap += row_gap[r];
+// The block's sums into three numbers of memory; ends with a barrier behind which the tile is whole. shared [3 * 16].
+static __device__ inline void store_sums(TileSums own, float* shared, float* to) {
+    const float sums[3] = {warp_sum(own.gradient), warp_sum(own.apart), warp_sum(own.weight)};
+    const int warps = blockDim.x / 32;
+    if (threadIdx.x % 32 == 0) {
+        for (int k = 0; k < 3; ++k) shared[k * warps + threadIdx.x / 32] = sums[k];
     }
-    for (int i = threadIdx.x; i < blocks; i += blockDim.x) {
-        top = max_keep_nan(top, block_parts[4 * i + PART_TOP]);
-        low = min_keep_nan(low, block_parts[4 * i + PART_LOW]);
-        clipped += block_parts[4 * i + PART_CLIPPED];
-    }
-    loss = block_sum(loss, scratch) / rows;
-    bad = block_sum(bad, scratch);
-    gap = block_sum(gap, scratch) / rows;
-    top = block_max(top, scratch);
-    low = block_min(low, scratch);
-    clipped = block_sum(clipped, scratch) / ((float)rows * learned);
-    if (threadIdx.x == 0) {
-        if (update > 0) {
-            top = max_keep_nan(top, isv[ISV_Q_TARGET_MAX]);
-            low = min_keep_nan(low, isv[ISV_Q_TARGET_MIN]);
-            clipped = ema(isv[ISV_Q_TARGET_CLIP_RATE], clipped, 1.0f / (update + 1));
-        }
-        isv[ISV_LOSS_Q] = loss;
-        isv[ISV_Q_TARGET_MAX] = top;
-        isv[ISV_Q_TARGET_MIN] = low;
-        isv[ISV_Q_TARGET_CLIP_RATE] = clipped;
-        isv[ISV_Q_BIAS_EMA] = isv[ISV_Q_BIAS_EMA] == 0.0f ? gap : ema(isv[ISV_Q_BIAS_EMA], gap, Q_BIAS_RATE);
-    }
-    return bad;
+    __syncthreads();
+    if (threadIdx.x >= 3) return;
+    float sum = 0.0f;
+    for (int i = 0; i < warps; ++i) sum += shared[threadIdx.x * warps + i];
+    to[threadIdx.x] = sum;
 }

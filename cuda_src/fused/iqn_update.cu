@@ -1,6 +1,7 @@
 // A replay update of the implicit quantile head in three kernels: embeddings, rows, sums (nets/iqn.cu says what it is).
 #include "fused/iqn_update.cuh"
 #include "include/rng.cuh"
+#include "nets/adam.cuh"
 
 #define REDUCE_THREADS 512
 #define UPDATE_BLOCKS 128   // of the rows' kernels, at most
@@ -92,7 +93,7 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
     const int each = (blocks + groups - 1) / groups, first = group * each;
     const int last = first + each < blocks ? first + each : blocks;
     float sum = 0.0f;
-#pragma unroll 16
+#pragma unroll 8
     for (int block = first; block < last; ++block) {
         if (cls < 0 || visited[block] >> cls & 1) sum += parts[block * size];
     }
@@ -110,13 +111,14 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
 // and grad_b_iqn_phi [128]. Block 64: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
 // grad_b_iqn [P*11]. Eight groups of 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_update.cuh);
 // iqn_phi_sets [3, n, 128]; iqn_cos [n, 64]; rng_tau, rng_tau_next [n]. nonfinite_parts[part] = rows whose loss is not
-// finite. Slots written: LOSS_IQN.
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduce(
+// finite; iqn_bad_parts [blocks of this kernel]: gradients that are not finite or too large for their square. Slots
+// written: LOSS_IQN.
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) rl_iqn_update_reduce(
     const float* iqn_update_parts, const float* iqn_phi_sets, const float* iqn_cos, unsigned int* rng_tau,
-    unsigned int* rng_tau_next, float* isv, int* nonfinite_parts, float* grad_w_iqn, float* grad_b_iqn,
-    float* grad_w_iqn_phi, float* grad_b_iqn_phi, int part, int rows, int blocks, int P, int n) {
-    __shared__ float scratch[REDUCE_THREADS], grads[IQN_MAX_TAUS][2];
-    __shared__ int visited[UPDATE_BLOCKS];
+    unsigned int* rng_tau_next, float* isv, int* nonfinite_parts, int* iqn_bad_parts, float* grad_w_iqn,
+    float* grad_b_iqn, float* grad_w_iqn_phi, float* grad_b_iqn_phi, int part, int rows, int blocks, int P, int n) {
+    __shared__ float scratch[REDUCE_THREADS], grads[IQN_MAX_TAUS][2], cosines[IQN_MAX_TAUS * IQN_COSINES];
+    __shared__ int visited[UPDATE_BLOCKS], counts[32];
     const int tid = threadIdx.x, lane = tid % 64, group = tid / 64, pairs = P * N_ACTIONS, unit_blocks = HIDDEN_DIM / 2;
     const int block = blockIdx.x, columns_end = IQN_COLUMN_SUMS(pairs), k0 = 2 * block;
     const long long size = IQN_PART_SIZE(pairs);
@@ -127,6 +129,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduc
         if (tid == 0) {
             isv[ISV_LOSS_IQN] = loss / rows;
             nonfinite_parts[part] = (int)bad;
+            iqn_bad_parts[block] = 0;
         }
         if (tid < n) {
             xorshift32(&rng_tau[tid]);
@@ -139,29 +142,35 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS) rl_iqn_update_reduc
     const int element = units ? columns_end + tau * HIDDEN_DIM + k0 + unit : (block - unit_blocks - 1) * 64 + lane;
     const bool real = units || element < columns_end;
     const int column = element < pairs * HIDDEN_DIM ? element / HIDDEN_DIM : element - pairs * HIDDEN_DIM;
+    if (units) {
+#pragma unroll 4
+        for (int i = tid; i < n * IQN_COSINES; i += REDUCE_THREADS) cosines[i] = iqn_cos[i];
+    }
     if (tid < blocks) visited[tid] = (int)iqn_update_parts[tid * size + columns_end + IQN_MAX_TAUS * HIDDEN_DIM + 2];
     __syncthreads();
     const int cls = units ? -1 : column / N_ACTIONS;
     const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, cls, visited, group,
                                       REDUCE_THREADS / 64, lane, 64, scratch);
+    float gradient = 0.0f;  // that this thread stores
     if (!units) {
-        if (group != 0 || !real) return;
-        if (element < pairs * HIDDEN_DIM) grad_w_iqn[element % HIDDEN_DIM * pairs + column] = sum;
-        else grad_b_iqn[column] = sum;
-        return;
+        if (group == 0 && real) {
+            gradient = sum;
+            *(element < pairs * HIDDEN_DIM ? grad_w_iqn + element % HIDDEN_DIM * pairs + column : grad_b_iqn + column) = sum;
+        }
+    } else {
+        if (group == 0) {
+            const bool passes = tau < n && !(iqn_phi_sets[tau * HIDDEN_DIM + k0 + unit] == 0.0f);
+            grads[tau][unit] = passes ? sum : 0.0f;
+        }
+        __syncthreads();
+        if (tid < 2 * IQN_COSINES) {
+            for (int j = 0; j < n; ++j) gradient = fmaf(cosines[j * IQN_COSINES + tid / 2], grads[j][tid % 2], gradient);
+            grad_w_iqn_phi[tid / 2 * HIDDEN_DIM + k0 + tid % 2] = gradient;
+        } else if (tid < 2 * IQN_COSINES + 2) {
+            for (int j = 0; j < n; ++j) gradient += grads[j][tid % 2];
+            grad_b_iqn_phi[k0 + tid % 2] = gradient;
+        }
     }
-    if (group == 0) {
-        const bool passes = tau < n && !(iqn_phi_sets[tau * HIDDEN_DIM + k0 + unit] == 0.0f);
-        grads[tau][unit] = passes ? sum : 0.0f;
-    }
-    __syncthreads();
-    if (tid < 2 * IQN_COSINES) {
-        float weight = 0.0f;
-        for (int j = 0; j < n; ++j) weight = fmaf(iqn_cos[j * IQN_COSINES + tid / 2], grads[j][tid % 2], weight);
-        grad_w_iqn_phi[tid / 2 * HIDDEN_DIM + k0 + tid % 2] = weight;
-    } else if (tid < 2 * IQN_COSINES + 2) {
-        float bias = 0.0f;
-        for (int j = 0; j < n; ++j) bias += grads[j][tid % 2];
-        grad_b_iqn_phi[k0 + tid % 2] = bias;
-    }
+    const int bad = block_sum_int(fabsf(gradient) < HUGE_GRADIENT ? 0 : 1, counts);
+    if (tid == 0) iqn_bad_parts[block] = bad;
 }

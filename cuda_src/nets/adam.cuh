@@ -13,6 +13,7 @@
 #define GROUP_V 3
 #define GROUP_IQN 5
 #define BRANCH_HEADS 4
+#define HUGE_GRADIENT 1.0e18f // its square times a chunk is still a float32
 #define FAULT_LIMIT 3u        // updates in a row that were not finite before updating stops for good
 
 // Learning rate of a group under a branch's multiplier.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foxhunt_cli.buffers.row import Buffer
+from foxhunt_cli.nets import iqn
 from foxhunt_cli.nets.target import CriticBatch, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Stage, Step, Zero
 
@@ -28,7 +29,7 @@ _OTHERS = f"(N_CRITIC_CHUNKS*32 - {_BEHIND})"
 _COUNTS = ("adam_step", "fault", "update_control", "nonfinite_parts")  # of an optimiser
 _NOISES = ("c51_noises_even", "c51_noises_odd")
 WIDE_FROM = 2048
-"""Rows from which on the weights are read for 64 rows at once."""
+"""Rows from which on blocks keep the weights of a class in shared memory."""
 
 
 def _scratch(name: str, dims: str, unit: str, meaning: str) -> Buffer:
@@ -38,11 +39,15 @@ def _scratch(name: str, dims: str, unit: str, meaning: str) -> Buffer:
 BUFFERS = (
     _scratch("c51_noises_even", f"2, {_NOISE}", "1", "f(e) of both heads, of updates 0, 2, ..."),
     _scratch("c51_noises_odd", f"2, {_NOISE}", "1", "the same of updates 1, 3, ..."),
-    _scratch("c51_packed_w", f"2, {_PAIRS}, 16, 192", "1", "noisy weights of both heads, in fragments"),
+    Buffer(
+        "c51_packed_w", f"2, {_PAIRS}, 1536", "uint32", "iteration", "halves", "noisy weights of both heads, packed"
+    ),
     _scratch("c51_packed_b", f"2, {_PAIRS}, 24", "1", "noisy biases of both heads"),
     _scratch("c51_grad_parts", f"{_SLICES}, 129, {_PAIRS}, 24", "1", "gradients of a slice of the batch, then bias"),
     _scratch("c51_td_parts", f"{_GROUPS}, R", "nats", "cross-entropies of a row, summed over eight pairs"),
     _scratch("c51_block_parts", f"{_GROUPS}*{_SLICES}, 4", "mixed", "largest, least target, mass clipped, bad numbers"),
+    _scratch("priority_parts", "32, 4", "mixed", "largest priority, sums of TD errors and gaps of a run of rows"),
+    Buffer("priorities_done", "1", "uint32", "data", "blocks", "blocks_done of the priorities, beside other branches'"),
     _scratch("c51_tile_sums", f"{_TILES}, 3", "mixed", "squares of gradient, W - W_target and W"),
 )
 
@@ -86,28 +91,30 @@ def closing() -> tuple[Step, ...]:
     return (Stage("rl_critic_norms", {"tiles": _TILES, "nonfinite_parts": nonfinite_parts("critic")}),)
 
 
-def launches(own: Update, again: Sequence[Step], iqn: Sequence[Step]) -> tuple[Step, ...]:
+def launches(own: Update, again: Sequence[Step], quantiles: Sequence[Step]) -> tuple[Step, ...]:
     """The update whole.
 
-    again: what encodes the batch anew, if anything. iqn: the other head's launches, gradients included; none where
-    there is no such head.
+    again: what encodes the batch anew, if anything. quantiles: the other head's launches, gradients included; none
+    where there is no such head.
     """
     return (
         *(opening(noisy=own.noisy) if own.update == 0 else ()),
         Stage("rl_replay_path_batch" if own.path else "rl_replay_batch"),
         *again,
         _next_state(own),
-        *iqn,
+        Stage("rl_per_weights"),
+        *quantiles,
         _at_state(own),
-        step(own),
+        priorities(own),
+        step(own, quantiles=bool(quantiles)),
         *(closing() if own.last else ()),
     )
 
 
 def _next_state(own: Update) -> Stage:
-    """Target distributions; the importance weights, the next noise and what decides the step come with them."""
+    """Target distributions; the next noise and what decides the step come with them."""
     wide = own.rows >= WIDE_FROM
-    width = 352 if wide else 704
+    width = 512 if wide else 704
     draws = own.noisy and not own.last
     return Stage(
         "rl_c51_next_wide_tf32" if wide else "rl_c51_next_tf32",
@@ -115,35 +122,39 @@ def _next_state(own: Update) -> Stage:
         | {"rng_noise": "rng_c51_noise", "rng_target_noise": "rng_c51_target_noise"}
         | {name: f"{name}_critic" for name in ("adam_step", "fault", "update_control")}
         | {"noise_blocks": f"(2*({_NOISE}) + {width - 1})/{width}" if draws else "0"}
-        | {"tiles": _TILES, "fold": str(int(own.update > 0))},
+        | {"tiles": _TILES, "fold": str(int(own.update > 0))}
+        | ({"groups": "(R + 15)/16 if (R + 15)/16*P <= 117 else 117/P"} if wide else {}),
     )
 
 
 def _at_state(own: Update) -> Stage:
-    """Loss and parts of the gradients; the verdict on the other head's gradients too."""
+    """Loss and parts of the gradients."""
     batch, targets = own.batch, ("path_return", "next_class") if own.path else ("next_lots", "reward")
     inputs = batch.remap("lots", "action", "discount", "terminal", "weight", *targets)
     return Stage(
         "rl_c51_path_update_tf32" if own.path else "rl_c51_executed_update_tf32",
         {name: buffer for name, buffer in inputs.items() if name != "rows"}
         | {"h": batch.h, "next_prob": "c51_next_prob", "row_gap": "c51_row_gap"}
-        | {"groups": _GROUPS, "slices": _SLICES, "tiles_each": _EACH}
-        | {"grads": "grads_critic", "others": _BEHIND, "n_others": _OTHERS},
+        | {"groups": _GROUPS, "slices": _SLICES, "tiles_each": _EACH},
     )
 
 
-def step(own: Update) -> Stage:
-    """Optimiser, the critic's own target copies, next weights, priorities."""
+def priorities(own: Update) -> Stage:
+    """What the TD errors change: slots, priorities, the tree. The next batch needs no more of this update."""
+    return Stage(
+        "rl_critic_priorities",
+        {"row_gap": "c51_row_gap", "groups": _GROUPS, "blocks": f"{_GROUPS}*{_SLICES}"}
+        | {"blocks_done": "priorities_done", "learned": _PAIRS if own.path else "1", "update": str(own.update)},
+    )
+
+
+def step(own: Update, *, quantiles: bool = True) -> Stage:
+    """Optimiser, the critic's own target copies, next weights. quantiles: the other head has gradients, too."""
     return Stage(
         "rl_critic_step",
         {name: f"{name}_critic" for name in ("params", "grads", "adam_m", "adam_v", "target_params", *_COUNTS)}
-        | {
-            "noises": own.noises,
-            "next_noises": own.next_noises,
-            "row_gap": "c51_row_gap",
-            "n_chunks": "N_CRITIC_CHUNKS",
-        }
+        | {"noises": own.noises, "next_noises": own.next_noises, "n_chunks": "N_CRITIC_CHUNKS"}
         | {"tiles": _TILES, "own_blocks": f"({_OTHERS} + 2047)/2048"}
-        | {"slices": _SLICES, "groups": _GROUPS, "blocks": f"{_GROUPS}*{_SLICES}"}
-        | {"learned": _PAIRS if own.path else "1", "update": str(own.update), "compose": str(int(not own.last))},
+        | {"slices": _SLICES, "blocks": f"{_GROUPS}*{_SLICES}", "iqn_blocks": iqn.SUM_BLOCKS if quantiles else "0"}
+        | {"update": str(own.update), "compose": str(int(not own.last))},
     )

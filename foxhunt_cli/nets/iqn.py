@@ -17,6 +17,8 @@ COSINES = 64
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
 _PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
+SUM_BLOCKS = f"(65 + ({_PAIRS}*({_H} + 1) + 63)/64)"
+"""Blocks of rl_iqn_update_reduce, each of which leaves how many of its gradients are not finite."""
 
 PARAMETERS = (
     Parameter("w_iqn_phi", f"{COSINES}, {_H}", "xavier", 1.0, "IQN_LR", target=True),
@@ -58,6 +60,7 @@ BUFFERS = (
     _scratch("row_loss_iqn", "R", "1", "quantile Huber loss of a row"),
     _scratch("iqn_columns", f"2, {_PAIRS}, {_H}", "1", "W and the target head's W, transposed"),
     _scratch("iqn_phi_sets", f"3, N_TAU, {_H}", "1", "embeddings: of predictions, of targets, of midpoints"),
+    _scratch("iqn_bad_parts", SUM_BLOCKS, "1", "gradients that are not finite, by block of the sums", "int32"),
     _scratch("iqn_update_parts", f"128, {_PART_SIZE}", "mixed", "sums of a block of rows: gradients and loss"),
 )
 

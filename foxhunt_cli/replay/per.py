@@ -40,7 +40,10 @@ def batch(*, path: bool) -> Fused:
 
 def priorities(capacity: int, rows: int) -> Fused:
     """``update_priorities`` of the batch just learned from."""
-    return Fused((Stage("rl_replay_priorities", {"td": "c51_td"}),), tuple(update_priorities(capacity, rows)))
+    return Fused(
+        (Stage("rl_replay_priorities", {"td": "c51_td", "blocks_done": "priorities_done"}),),
+        tuple(update_priorities(capacity, rows)),
+    )
 
 
 def update_priorities(capacity: int, rows: int, td: str = "c51_td") -> list[Step]:

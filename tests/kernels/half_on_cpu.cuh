@@ -1,16 +1,6 @@
-// half.cuh for the CPU device: the same two functions, the instruction as exchanges among the lanes of a warp.
+// half.cuh for the CPU device: the same functions, the instruction as exchanges among the lanes of a warp.
 #pragma once
-
-// Bits of the nearest half, ties to even; infinity from 65520 on.
-static inline unsigned int half_bits(float v) {
-    const unsigned int bits = __float_as_uint(v), sign = bits >> 16 & 0x8000u, size = bits & 0x7FFFFFFFu;
-    if (size > 0x7F800000u) return sign | 0x7E00u;
-    if (size >= 0x477FF000u) return sign | 0x7C00u;
-    if (size < 0x38800000u) {  // below the normal halves: the unit is 2^-24, which adding 1/2 leaves at the low end
-        return sign | (__float_as_uint(__uint_as_float(size) + 0.5f) & 0x7FFu);
-    }
-    return sign | ((size - 0x38000000u + 0x0FFFu + (size >> 13 & 1u)) >> 13);
-}
+#include "include/half_bits.cuh"
 
 static __attribute__((noinline)) float half_value(unsigned int bits) {
     const unsigned int exponent = bits >> 10 & 31u, fraction = bits & 0x3FFu;
@@ -19,7 +9,9 @@ static __attribute__((noinline)) float half_value(unsigned int bits) {
     return bits & 0x8000u ? -v : v;
 }
 
-static inline unsigned int to_halves(float low, float high) { return half_bits(low) | half_bits(high) << 16; }
+static inline unsigned int to_halves(float low, float high) { return pack_halves(low, high); }
+
+static inline float power_of_two(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 
 static __attribute__((noinline)) void mma_half(float* d, const unsigned int* a, unsigned int b0, unsigned int b1) {
     const int lane = threadIdx.x & 31, g = lane / 4, t = lane % 4;

@@ -1,6 +1,6 @@
 """Kernels with tensor cores on the CPU device, whose threads compute what the tensor cores would.
 
-Their source as it is, apart from ``mma.cuh``: rounding and the instruction stand in ``tf32_on_cpu.cuh``.
+Their source as it is, apart from ``mma.cuh`` and ``half.cuh``: rounding and instructions stand in ``*_on_cpu.cuh``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def emulated(folder: Path, files: Sequence[str]) -> dict[str, KernelContract]:
     root = folder / "cuda_src"
     for name in FOLDERS:
         shutil.copytree(cuda_root() / name, root / name, ignore=shutil.ignore_patterns("*.cu"))
-    shutil.copy(Path(__file__).parent / "tf32_on_cpu.cuh", root / "cuda_only" / "mma.cuh")
+    for own, name in (("tf32_on_cpu.cuh", "mma.cuh"), ("half_on_cpu.cuh", "half.cuh")):
+        shutil.copy(Path(__file__).parent / own, root / "cuda_only" / name)
     copies = [shutil.copy(cuda_root() / "cuda_only" / name, root / "fused" / name) for name in files]
     return {contract.name: contract for copy in copies for contract in parse_file(Path(copy))}
 

@@ -2,7 +2,7 @@
 // a warp's threads compute from one another's fragments.
 #pragma once
 
-static inline float __expf(float v) { return expf(v); }
+static inline float __log2f(float v) { return log2f(v); }
 
 // Nearest number with ten bits of mantissa, ties away from zero; NaN and infinity stay.
 static inline unsigned int to_tf32(float v) {
@@ -33,6 +33,16 @@ static inline void load_blocks(float* v, const float* row) {
 
 // The hardware does not look at the low bits of an operand.
 static inline float tf32_value(unsigned int bits) { return __uint_as_float(bits & 0xffffe000u); }
+
+// Copies of 16 bytes, the first `bytes` of them read, the rest zero: here at once, so that there is nothing to wait for.
+static inline void copy16_async(float* shared, const float* global, int bytes) {
+    for (int i = 0; i < 4; ++i) shared[i] = 4 * i < bytes ? global[i] : 0.0f;
+}
+
+static inline void copy_commit() {}
+
+template <int PENDING>
+static inline void copy_wait() {}
 
 // d += a b; who holds what: cuda_only/mma.cuh.
 static inline void mma_tf32(float* d, const unsigned int* a, const unsigned int* b) {
