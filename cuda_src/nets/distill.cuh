@@ -62,20 +62,22 @@ static __device__ inline void split_by_position(const signed char* next_class, c
                                                 float* target, float* log_target) {
     float wanted[N_ACTIONS], held[N_ACTIONS];
 #pragma unroll
-    for (int a = 0; a < N_ACTIONS; ++a) {
-        wanted[a] = held[a] = 0.0f;
+    for (int a = 0; a < N_ACTIONS; ++a) wanted[a] = target[a], held[a] = soft[a];
 #pragma unroll
-        for (int i = 0; i < N_ACTIONS; ++i) {
-            const bool same = next_class[i] == next_class[a];
-            wanted[a] += same ? target[i] : 0.0f;
-            held[a] += same ? soft[i] : 0.0f;
+    for (int a = 0; a < N_ACTIONS; ++a) {
+#pragma unroll
+        for (int i = 0; i < a; ++i) {
+            if (next_class[i] != next_class[a]) continue;
+            wanted[a] += target[i], held[a] += soft[i];
+            wanted[i] += target[a], held[i] += soft[a];
         }
     }
 #pragma unroll
     for (int a = 0; a < N_ACTIONS; ++a) {
         if (!(held[a] > SHARE_FLOOR && wanted[a] > SHARE_FLOOR)) continue;
-        target[a] = wanted[a] * (soft[a] / held[a]);
-        log_target[a] = logf(wanted[a]) + (log_soft[a] - logf(held[a]));
+        const float ratio = wanted[a] * lanes_reciprocal(held[a]);
+        target[a] = ratio * soft[a];
+        log_target[a] = log_soft[a] + logf(ratio);
     }
 }
 

@@ -25,9 +25,20 @@ BUFFERS = (
     Buffer("lesson_parts", f"{_LESSON_BLOCKS}, 3", "float32", "iteration", "mixed", "KL, bad rows, agreeing rows"),
 )
 
-# The fused action values (cuda_src/cuda_only/ensemble_tf32.cu): rows of a tile, pairs of a block at most, and blocks
-# that a GPU of 132 multiprocessors runs at once.
-_TILE_ROWS, _BLOCK_PAIRS, _BLOCKS = 256, 11, 132
+# The fused action values (cuda_src/cuda_only/ensemble_tf32.cu): warps of a block, rows of a warp, pairs of a block at most,
+# and blocks that a GPU of 132 multiprocessors runs at once. Pairs a block are chosen for nine classes.
+_WARPS, _WARP_ROWS, _BLOCK_PAIRS, _BLOCKS, _USUAL_PAIRS = 16, 32, 25, 132, 99
+
+
+def _pairs_each(rows: int) -> int:
+    """Pairs of a block for which a warp's share, rounds over rows times pairs, is least."""
+
+    def share(each: int) -> float:
+        groups = _BLOCKS // -(-_USUAL_PAIRS // each)
+        rounds = -(-rows // (_WARP_ROWS * _WARPS * groups)) if groups else rows
+        return rounds * (each + 1.0)  # a round's start is about a pair's work
+
+    return min(range(1, _BLOCK_PAIRS + 1), key=share)
 
 
 def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: bool = True) -> list[Step | Fused]:
@@ -42,9 +53,7 @@ def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: 
         *iqn.expected_q(_ROWS, features),
         Stage("rl_ensemble_action_value", {"rows": _ROWS}),
     )
-    tiles = -(-rows // _TILE_ROWS)
-    # Many tiles: whole blocks, each with several of them. Few: more blocks of fewer pairs, so that none waits.
-    each = min(tiles, 3) if tiles < 2 * _BLOCK_PAIRS else _BLOCK_PAIRS
+    tiles, each = -(-rows // (_WARP_ROWS * _WARPS)), _pairs_each(rows)
     chunks = f"(({_PAIRS} + {each - 1})/{each})"
     groups = f"{tiles} if {tiles}*{chunks} <= {_BLOCKS} else {_BLOCKS}/{chunks}"
     size = {"rows": str(rows), "each": str(each), "groups": groups}
