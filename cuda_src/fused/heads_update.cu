@@ -103,14 +103,14 @@ extern "C" __global__ void rl_heads_prepare(
 // fuses: rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad
 // Tiles, order and shared memory: heads_update.cuh. h, grad_h [rows, 128]; heads_weights, frd_target, direction_target
 // [rows, 3], outcome_target [rows], label_counts of rl_heads_prepare; position_class [rows]; heads_parts: sums of each
-// block. Slots read: LOSS_LAMBDA_AUX, LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
+// block; first: grad_h is overwritten, else added to. Slots read: LOSS_LAMBDA_AUX, LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
 extern "C" __global__ void __launch_bounds__(HEADS_THREADS, 1) rl_heads_update(
     const float* h, const float* heads_weights, const signed char* frd_target, const signed char* direction_target,
     const signed char* outcome_target, const int* position_class, const int* label_counts, const float* isv,
-    float* grad_h, float* heads_parts, int rows, int P) {
+    float* grad_h, float* heads_parts, int rows, int P, int first) {
     extern __shared__ __align__(16) float shared[];
     const HeadsUpdate update = {h, heads_weights, frd_target, direction_target, outcome_target, position_class,
-                                label_counts, isv, grad_h, heads_parts, rows, P};
+                                label_counts, isv, grad_h, heads_parts, rows, P, first};
     run_heads<Fp32Math, HEADS_ROWS_FP32, false>(shared, update);
 }
 

@@ -30,7 +30,7 @@ _EITHER = {
     r"|rl_encoder_context|rl_encoder_next",
 }
 _BEFORE_REPLAY = {
-    "policy and value heads": r"(pi|v) head",
+    "policy and value heads": r"(pi|v) head|rl_policy_heads",
     "rollout: entry gates": r"rl_gate_open|rl_c51_row_q|rl_confidence_gate|rl_frd_gate",
     "rollout": r"rl_pi_action|rl_action_begin|rl_min_hold|rl_trail|rl_drawdown|rl_heat|actions_to|lobsim"
     r"|extract_realized|rl_unit_state|rl_trade_context|rl_recent|rl_hindsight_track",
@@ -42,7 +42,7 @@ _BEFORE_REPLAY = {
     "policy losses": r"zero nonfinite|rl_value_rows|gae_|rl_advantage|ppo_clipped|rl_value_loss|rl_loss_reduce",
     "distillation": r"rl_path_next|rl_atom_support|c51( |$)|rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap"
     r"|rl_q_pi|rl_distill|rl_kl_reference",
-    "policy and value backward": r"(pi|v) grad",
+    "policy and value backward": r"(pi|v) grad|rl_policy_backward",
     "supervised heads": r"gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
     "critic gradient": r"rl_moment_batch|rl_path_targets|rl_sample_noise|rl_noisy|zero c51|zero critic_grad|argmax_exp"
     r"|rl_q_|rl_sample_tau|rl_add_encoding",

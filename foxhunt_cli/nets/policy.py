@@ -9,6 +9,7 @@ zero), and the states are encoded one by one.
 
 from __future__ import annotations
 
+from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
@@ -28,15 +29,26 @@ PARAMETERS = (
 
 _ALL, _USED = "(T+1)*B", "T*B"
 _HEADS = {"pi": "P*N_ACTIONS", "v": "P"}
+# The fused products (cuda_src/cuda_only/policy_heads_tf32.cu): most blocks, rows up to which small tiles keep more
+# multiprocessors busy, numbers of a block.
+_BLOCKS, FEW_ROWS = 132, 4096
+_PART = "132*(112 if P <= 9 else 240)"
+
+BUFFERS = (
+    Buffer(
+        "policy_parts", f"{_BLOCKS}, {_PART}", "float32", "iteration", "1", "gradients of the heads, of a block's rows"
+    ),
+)
 
 
-def forward() -> list[Step]:
-    """h [T+1, B, 128] -> pi_all, v_all of every class, without bias."""
+def forward(rows: int) -> list[Fused]:
+    """h [T+1, B, 128] -> pi_all, v_all of every class, without bias. rows: (T+1)*B, as a number."""
     h = View("h", _ALL, "HIDDEN_DIM")
-    return [
+    steps = tuple(
         Matmul(f"{head} head", h, View(f"w_{head}", "HIDDEN_DIM", width), View(f"{head}_all", _ALL, width))
         for head, width in _HEADS.items()
-    ]
+    )
+    return [Fused((Stage("rl_policy_heads_tf32", {"rows": str(rows), "each": _tiles(rows)[0]}),), steps, tf32=True)]
 
 
 def policy_at(t: int) -> list[Step]:
@@ -83,21 +95,34 @@ def losses(*, again: bool = False) -> list[Step | Fused]:
     ]
 
 
-def backward(head: str, *, first: bool, context: bool = True) -> list[Step]:
-    """Gradients of the three tensors of ``head`` ("pi" or "v"), and its part of grad_h.
+def backward(rows: int, *, first: bool, context: bool = True) -> Fused:
+    """Gradients of the six tensors, and both heads' part of grad_h.
 
-    first: grad_h is overwritten, else added to. context False: the context terms' gradients are left alone (zero from
-    the start), so the terms stay zero.
+    rows: T*B, as a number. first: grad_h is overwritten, else added to. context False: the context terms' gradients are
+    left alone (zero from the start), so the terms stay zero.
     """
     h, held, ones = View("h", _USED, "HIDDEN_DIM"), View("context", _USED, "HEAD_CONTEXT_DIM"), View("ones", "1", _USED)
-    width = _HEADS[head]
-    grad, w = View(f"grad_{head}_all", _USED, width), View(f"w_{head}", "HIDDEN_DIM", width)
-    steps: list[Step] = [
-        Matmul(f"{head} grad h", grad, w, View("grad_h", _USED, "HIDDEN_DIM"), trans_b=True, accumulate=not first),
-        Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
-        Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
-    ]
-    if context:
-        out = View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width)
-        steps.append(Matmul(f"{head} grad w_ctx", held, grad, out, trans_a=True))
-    return steps
+    steps: list[Step] = []
+    for head, width in _HEADS.items():
+        grad, w = View(f"grad_{head}_all", _USED, width), View(f"w_{head}", "HIDDEN_DIM", width)
+        grad_h, adds = View("grad_h", _USED, "HIDDEN_DIM"), not first or head != "pi"
+        steps += [
+            Matmul(f"{head} grad h", grad, w, grad_h, trans_b=True, accumulate=adds),
+            Matmul(f"{head} grad w", h, grad, View(f"grad_w_{head}", "HIDDEN_DIM", width), trans_a=True),
+            Matmul(f"{head} grad b", ones, grad, View(f"grad_b_{head}", "1", width)),
+        ]
+        if context:
+            out = View(f"grad_w_{head}_ctx", "HEAD_CONTEXT_DIM", width)
+            steps.append(Matmul(f"{head} grad w_ctx", held, grad, out, trans_a=True))
+    each, blocks = _tiles(rows)
+    launches = (
+        Stage("rl_policy_backward_tf32", {"rows": str(rows), "each": each, "first": str(int(first))}),
+        Stage("rl_policy_backward_reduce", {"terms": str(int(context)), "blocks": blocks}),
+    )
+    return Fused(launches, tuple(steps), tf32=True)
+
+
+def _tiles(rows: int) -> tuple[str, str]:
+    """Rows of a tile of the fused products, and how many blocks share the tiles."""
+    each = "16" if rows <= FEW_ROWS else "(64 if P <= 9 else 16)"
+    return each, f"({rows} + {each} - 1)/{each} if {rows} < {_BLOCKS}*{each} else {_BLOCKS}"

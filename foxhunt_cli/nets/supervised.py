@@ -9,7 +9,7 @@ from __future__ import annotations
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets import direction, frd, outcome
 from foxhunt_cli.nets.target import NONFINITE_DIRECTION, NONFINITE_FRD, NONFINITE_OUTCOME
-from foxhunt_cli.pipeline.stage import Fused, Stage, Step
+from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero
 
 HEADS = (frd, direction, outcome)
 PARAMETERS = tuple(tensor for head in HEADS for tensor in head.PARAMETERS)
@@ -27,26 +27,27 @@ BUFFERS = (
 )
 
 
-def update(rows: int, *, frd_ready: bool = False, labelled: bool = False) -> Fused:
+def update(rows: int, *, first: bool = False, frd_ready: bool = False, labelled: bool = False) -> Fused:
     """Labels, losses into their slots, gradients of every tensor, grad_h += what goes on to the encoder.
 
-    rows: T*B, as a number.
+    rows: T*B, as a number. first: grad_h is overwritten.
     frd_ready: the forward pass of FRD has run before (the entry gate needed it). labelled: so have the labels.
     """
-    steps: list[Step] = [] if labelled else [Stage("gpu_gather_frd_labels")]
+    steps: list[Step] = [Zero("grad_h")] if first else []
+    steps += [] if labelled else [Stage("gpu_gather_frd_labels")]
     for head in HEADS:
         steps += [*(() if frd_ready and head is frd else head.forward()), *head.loss_and_backward()]
-    in_float32 = Fused(_launches("rl_heads_update", 32), tuple(steps))
-    kernel, tile_rows = ("rl_heads_update_tf32_small", 16) if rows <= _FEW_ROWS else ("rl_heads_update_tf32", 64)
-    return Fused(_launches(kernel, tile_rows), (in_float32,), tf32=True)
+    in_float32 = Fused(_launches("rl_heads_update", 32, first), tuple(steps))
+    each = 16 if rows <= _FEW_ROWS else 64
+    return Fused(_launches("rl_heads_update_tf32", each, first, each=str(each)), (in_float32,), tf32=True)
 
 
-def _launches(kernel: str, tile_rows: int) -> tuple[Step, ...]:
+def _launches(kernel: str, tile_rows: int, first: bool, **more: str) -> tuple[Step, ...]:
     """Labels and packed weights, rows, sums; a block takes tiles of ``tile_rows`` rows."""
     blocks = f"(({_ROWS}) + {tile_rows - 1})/{tile_rows} if {_ROWS} < {128 * tile_rows} else 128"
     parts = {"part_frd": NONFINITE_FRD, "part_direction": NONFINITE_DIRECTION, "part_outcome": NONFINITE_OUTCOME}
     return (
         Stage("rl_heads_prepare"),
-        Stage(kernel, {"rows": _ROWS}),
+        Stage(kernel, {"rows": _ROWS, "first": str(int(first)), **more}),
         Stage("rl_heads_reduce", {**parts, "blocks": blocks}),
     )

@@ -95,6 +95,17 @@ def compare_heads(
 
 
 @oracle("supervised")
+def heads_that_come_first_overwrite(trial: Trial) -> None:
+    """grad_h without what was there: the same as added to zero, by the kernels and by the steps."""
+    for fusion in ("none", "float32"):
+        first, added = (_rig(trial, 3, 7, 9) for _ in range(2))
+        added.set("grad_h", np.zeros_like(added.get("grad_h")))
+        first.run(chosen([supervised.update(21, first=True)], fusion))
+        added.run(chosen([supervised.update(21)], fusion))
+        trial.equal(f"{fusion}: grad_h", added.get("grad_h")[:3], first.get("grad_h")[:3])
+
+
+@oracle("supervised")
 def fused_heads_equal_their_steps(trial: Trial) -> None:
     """Labels, losses, gradients: one row, odd sizes, one block for all classes, several tiles a block, no label."""
     compare_heads(trial, "float32", trial.bound(FLOAT32, TF32))

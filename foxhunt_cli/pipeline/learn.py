@@ -43,9 +43,10 @@ def gaps(shape: Shape) -> list[Step]:
     return ENCODERS[shape.encoder].gaps()
 
 
-def forward(shape: Shape) -> list[Step]:
+def forward(shape: Shape) -> list[Step | Fused]:
     """Encodings and head outputs of all T + 1 states, market-only."""
-    return [*ENCODERS[shape.encoder].forward(snapshots(shape)), *policy.forward()]
+    heads = policy.forward((shape.rollout + 1) * shape.batch)
+    return [*ENCODERS[shape.encoder].forward(snapshots(shape)), *heads]
 
 
 def window_forward(shape: Shape) -> list[Step]:
@@ -92,20 +93,19 @@ def _pass(
     *,
     again: bool = False,
 ) -> list[Step | Fused]:
-    """Losses, backward, update. The value's backward writes grad_h first, the other heads add to it.
+    """Losses, backward, update. The supervised heads write grad_h first, the others add to it.
 
     What the critic teaches comes last of the heads: its values take longest, and the others need not wait for them.
     """
     context = not shape.sees_position
     ready = shape.entry_gates and not again  # the gate needed the forward returns before the rollout
     rows = shape.rollout * shape.batch
-    heads = [supervised.update(rows, frd_ready=ready, labelled=again)] if shape.supervised else []
+    heads = [supervised.update(rows, first=True, frd_ready=ready, labelled=again)] if shape.supervised else []
     return [
         *policy.losses(again=again),
-        *policy.backward("v", first=True, context=context),
         *heads,
         *lessons,
-        *policy.backward("pi", first=False, context=context),
+        policy.backward(rows, first=not heads, context=context),
         *encoder_lessons,
         *ENCODERS[shape.encoder].backward(snapshots(shape)),
         optimiser("policy", publish=not again),

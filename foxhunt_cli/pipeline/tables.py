@@ -20,6 +20,7 @@ from foxhunt_cli.nets import (
     frd,
     iqn,
     outcome,
+    policy,
     popart,
     spectral,
     supervised,
@@ -29,7 +30,7 @@ from foxhunt_cli.pipeline import fresh
 
 _FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, sums.ROWS, fresh.BUFFERS)
 _HEADS = (frd, direction, outcome, supervised)
-_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, popart, spectral, target)
+_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, policy, popart, spectral, target)
 
 
 @cache

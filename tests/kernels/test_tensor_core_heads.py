@@ -9,10 +9,11 @@ from __future__ import annotations
 import pytest
 from tensor_cores import emulated, trial_of
 
-from foxhunt_cli.oracles import distill_fused, head_rig, iqn_update, supervised
+from foxhunt_cli.nets import policy
+from foxhunt_cli.oracles import distill_fused, head_rig, iqn_update, policy_heads, supervised
 from foxhunt_cli.pipeline import build
 
-FILES = ("iqn_update_tf32.cu", "ensemble_tf32.cu", "heads_update_tf32.cu")
+FILES = ("iqn_update_tf32.cu", "ensemble_tf32.cu", "heads_update_tf32.cu", "policy_heads_tf32.cu")
 
 
 @pytest.fixture(scope="module")
@@ -39,3 +40,10 @@ def test_action_values_match_float64(trial) -> None:
 def test_heads_equal_their_steps(trial, kernel_for: int) -> None:
     """Small tiles, and the large ones that many rows get."""
     supervised.compare_heads(trial, "tf32", supervised.TF32, ((3, 4, 9), (1, 1, 9), (2, 33, 17)), kernel_for)
+
+
+@pytest.mark.parametrize("few_rows", [0, 4096])
+def test_policy_products_match_float64(trial, monkeypatch, few_rows: int) -> None:
+    """Large tiles, and the small ones that few rows get."""
+    monkeypatch.setattr(policy, "FEW_ROWS", few_rows)
+    policy_heads.compare_products(trial, ((1, 1, 9), (3, 27, 9), (5, 7, 1), (2, 9, 17)))
