@@ -25,8 +25,8 @@ BUFFERS = (
     Buffer("lesson_parts", f"{_LESSON_BLOCKS}, 3", "float32", "iteration", "mixed", "KL, bad rows, agreeing rows"),
 )
 
-# The fused action values (cuda_src/cuda_only/ensemble_tf32.cu): warps of a block, rows of a warp, pairs of a block at most,
-# and blocks that a GPU of 132 multiprocessors runs at once. Pairs a block are chosen for nine classes.
+# The fused action values (cuda_src/cuda_only/ensemble_tf32.cu): warps a block, rows a warp, most pairs of a block, and
+# blocks that a GPU of 132 multiprocessors runs at once. Pairs a block are chosen for nine classes.
 _WARPS, _WARP_ROWS, _BLOCK_PAIRS, _BLOCKS, _USUAL_PAIRS = 16, 32, 25, 132, 99
 
 
