@@ -30,17 +30,18 @@ struct CfcScale {
 };
 
 // Of the largest's exponent; one that is 0, denormal, infinite or NaN is treated as the nearest that is none of these.
-static __device__ __forceinline__ CfcScale scale_of(float largest) {
-    int exponent = (int)(__float_as_uint(largest) >> 23);
+static __device__ __forceinline__ CfcScale scale_of(unsigned int largest) {
+    int exponent = (int)(largest >> 23);
     exponent = exponent < 1 ? 1 : (exponent > 250 ? 250 : exponent);
     return {__uint_as_float((unsigned int)(251 - exponent) << 23), __uint_as_float((unsigned int)(exponent + 3) << 23)};
 }
 
-// max |a|, |b|; NaN wins.
-static __device__ __forceinline__ float larger(float a, float b) {
-    const unsigned int x = __float_as_uint(a) & 0x7FFFFFFFu, y = __float_as_uint(b) & 0x7FFFFFFFu;
-    return __uint_as_float(x > y ? x : y);
-}
+// Bits of |a|: they order as the numbers do, NaN above all.
+static __device__ __forceinline__ unsigned int magnitude(float a) { return __float_as_uint(a) & 0x7FFFFFFFu; }
+
+static __device__ __forceinline__ unsigned int larger(unsigned int a, unsigned int b) { return a > b ? a : b; }
+
+static __device__ __forceinline__ unsigned int largest_of(float2 v) { return larger(magnitude(v.x), magnitude(v.y)); }
 
 // Gradients before the gates' nonlinearities, from the gradient d of h after the snapshot.
 static __device__ __forceinline__ void gate_gradients(float d, float f, float g, float blend, float gap, float* out) {
@@ -91,8 +92,8 @@ struct CfcBackwardWarp {
 
     __device__ __forceinline__ unsigned int* gate_tile(int i) const { return memory + i * CFC_BACK_WORDS; }
     __device__ __forceinline__ unsigned int* pre_tile(int i) const { return gate_tile(i) + CFC_GATE_TILE; }
-    __device__ __forceinline__ float* largest(int w, int i) const {
-        return (float*)(pre_tile(i) + CFC_TILE + (w & 1) * CFC_LARGEST);
+    __device__ __forceinline__ unsigned int* largest(int w, int i) const {
+        return pre_tile(i) + CFC_TILE + (w & 1) * CFC_LARGEST;
     }
 
     __device__ __forceinline__ float2 heads(int w, int i, int n) const {
@@ -119,10 +120,10 @@ struct CfcBackwardWarp {
     }
 
     // Leaves the warp's largest for the scale of snapshot w: a lane gives those of its own rows.
-    __device__ __forceinline__ void leave_largest(int w, int i, const float (&own)[ROWS]) const {
+    __device__ __forceinline__ void leave_largest(int w, int i, const unsigned int (&own)[ROWS]) const {
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) {
-            float most = own[n];
+            unsigned int most = own[n];
 #pragma unroll
             for (int other = 4; other < 32; other *= 2) most = larger(most, __shfl_xor_sync(~0u, most, other));
             if (lane.g == 0) largest(w, i)[(2 * lane.t + n) * CFC_WARPS + lane.warp] = most;
@@ -130,8 +131,8 @@ struct CfcBackwardWarp {
     }
 
     __device__ __forceinline__ CfcScale scale(int w, int i, int n) const {
-        const float4* row = (const float4*)(largest(w, i) + (2 * lane.t + n) * CFC_WARPS);
-        const float4 a = row[0], b = row[1];
+        const uint4* row = (const uint4*)(largest(w, i) + (2 * lane.t + n) * CFC_WARPS);
+        const uint4 a = row[0], b = row[1];
         return scale_of(larger(larger(larger(a.x, a.y), larger(a.z, a.w)), larger(larger(b.x, b.y), larger(b.z, b.w))));
     }
 
@@ -140,13 +141,13 @@ struct CfcBackwardWarp {
         const bool more = i + 1 < lane.count;
         float carry[1][4] = {};
         if (w < p.W - 2) backbone.template times<4>(pre_tile(i), carry);
-        float most[ROWS];
+        unsigned int most[ROWS];
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) {
             const CfcScale by = scale(w, i, n);
             const float2 f = next.f[n], g = next.g[n], blend = next.blend[n];
             const float d0 = carry[0][n] * by.down + next.grad[n].x, d1 = carry[0][2 + n] * by.down + next.grad[n].y;
-            most[n] = larger(larger(d0, d1), larger(next.before[n].x, next.before[n].y));
+            most[n] = larger(larger(magnitude(d0), magnitude(d1)), largest_of(next.before[n]));
             float a[4], b[4];
             gate_gradients(d0, f.x, g.x, blend.x, next.gap[n], a);
             gate_gradients(d1, f.y, g.y, blend.y, next.gap[n], b);
@@ -182,12 +183,9 @@ struct CfcBackwardWarp {
     __device__ __forceinline__ void run() {
         const int last = p.W - 2;
         for (int i = 0; i < lane.count; ++i) {
-            float most[ROWS];
+            unsigned int most[ROWS];
 #pragma unroll
-            for (int n = 0; n < ROWS; ++n) {
-                const float2 grad = heads(last, i, n);
-                most[n] = larger(grad.x, grad.y);
-            }
+            for (int n = 0; n < ROWS; ++n) most[n] = largest_of(heads(last, i, n));
             leave_largest(last, i, most);
         }
 #pragma unroll

@@ -13,6 +13,16 @@ struct CfcForward {
     int W, T, B;
 };
 
+// tanh and sigmoid to 2e-7 absolutely, in a quarter of the instructions of lanes_tanh: what goes on is rounded to halves.
+// Of infinite arguments the limits; NaN stays NaN.
+static __device__ __forceinline__ float quick_tanh(float x) {
+    return fmaf(-2.0f, lanes_reciprocal(1.0f + lanes_exp2(2.0f * LANES_LOG2_E * x)), 1.0f);
+}
+
+static __device__ __forceinline__ float quick_sigmoid(float x) {
+    return lanes_reciprocal(1.0f + lanes_exp2(-LANES_LOG2_E * x));
+}
+
 template <bool KEEP, int ROWS>
 struct CfcForwardWarp {
     const CfcForward& p;
@@ -87,8 +97,8 @@ struct CfcForwardWarp {
         if (w > 0) backbone.template times<4>(h_tile, v);
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) {
-            const float a = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].x + v[0][n] + b_backbone[0]));
-            const float b = CFC_AMPLITUDE * lanes_tanh(CFC_SLOPE * (pre[n].y + v[0][2 + n] + b_backbone[1]));
+            const float a = CFC_AMPLITUDE * quick_tanh(CFC_SLOPE * (pre[n].x + v[0][n] + b_backbone[0]));
+            const float b = CFC_AMPLITUDE * quick_tanh(CFC_SLOPE * (pre[n].y + v[0][2 + n] + b_backbone[1]));
             lane.put(u_tile, 0, n, a, b);
             if (KEEP && lane.inside(i, n)) write_pair(p.u + lane.at(w, i, n, HIDDEN_DIM), a, b);
         }
@@ -109,10 +119,10 @@ struct CfcForwardWarp {
             float f[2], g[2], blend[2], next[2];
 #pragma unroll
             for (int unit = 0; unit < 2; ++unit) {
-                f[unit] = lanes_tanh(d[2 * unit][n] + b_gate[unit][0]);
-                g[unit] = lanes_tanh(d[2 * unit][2 + n] + b_gate[unit][1]);
+                f[unit] = quick_tanh(d[2 * unit][n] + b_gate[unit][0]);
+                g[unit] = quick_tanh(d[2 * unit][2 + n] + b_gate[unit][1]);
                 const float rate = d[2 * unit + 1][n] + b_gate[unit][2];
-                blend[unit] = lanes_sigmoid(fmaf(-rate, gap[n], d[2 * unit + 1][2 + n] + b_gate[unit][3]));
+                blend[unit] = quick_sigmoid(fmaf(-rate, gap[n], d[2 * unit + 1][2 + n] + b_gate[unit][3]));
                 next[unit] = fmaf(f[unit] - g[unit], blend[unit], g[unit]);
             }
             lane.put(h_tile, 0, n, next[0], next[1]);
