@@ -98,7 +98,10 @@ struct Fp32 {
                 if (row >= t.M || col >= t.N) continue;
                 float v[VN];
 #pragma unroll
-                for (int e = 0; e < VN; ++e) v[e] = sums[i][j + e] + (t.accumulate && col + e < t.N ? line[col + e] : 0.0f);
+                for (int e = 0; e < VN; ++e) {
+                    bool add = t.addend && col + e < t.N;
+                    v[e] = sums[i][j + e] + (add ? t.addend[(long long)row * t.ldd + col + e] : 0.0f);
+                }
                 if (wide && col + VN <= t.N) {
                     *(float4*)(line + col) = make_float4(v[0], v[VN > 1 ? 1 : 0], v[VN > 2 ? 2 : 0], v[VN > 3 ? 3 : 0]);
                 } else {

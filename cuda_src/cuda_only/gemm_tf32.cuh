@@ -134,9 +134,10 @@ struct Tf32 {
                     float x = sums[i][j][2 * half], y = sums[i][j][2 * half + 1];
                     if (row >= t.M || col >= t.N) continue;
                     bool both = col + 1 < t.N;
-                    if (t.accumulate) {
-                        x += line[col];
-                        if (both) y += line[col + 1];
+                    if (t.addend) {
+                        const float* add = t.addend + (long long)row * t.ldd + col;
+                        x += add[0];
+                        if (both) y += add[1];
                     }
                     if (both && pairs) {
                         *(float2*)(line + col) = make_float2(x, y);

@@ -50,7 +50,7 @@ def work_of(step: Step, operation: Operation, dims: Mapping[str, int | float]) -
     if isinstance(operation, Product):
         m, n = operation.out.shape
         k = operation.a.shape[0 if operation.trans_a else 1]
-        outs = 2 if operation.accumulate else 1
+        outs = 2 if operation.accumulate or operation.addend is not None else 1
         return Work(4.0 * (m * k + k * n + outs * m * n), 2.0 * m * n * k)
     if isinstance(operation, Fill):
         return Work(float(operation.array.nbytes))

@@ -54,9 +54,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class Product:
-    """out = op(a) @ op(b), or out += ... with ``accumulate``; row-major 2-D arrays.
+    """out = op(a) @ op(b), plus ``addend``, or out += ... with ``accumulate``; row-major 2-D arrays.
 
     Rows may be strided (a column slice of a wider matrix); elements of a row are adjacent. op transposes.
+    column_sums: [1, n], becomes the sums over the rows of b, the gradient of a bias where out is that of the weights;
+    b is not transposed there.
     """
 
     a: Array
@@ -66,6 +68,18 @@ class Product:
     trans_b: bool = False
     accumulate: bool = False
     when: Array | None = None
+    addend: Array | None = None
+    column_sums: Array | None = None
+
+    @property
+    def operands(self) -> tuple[Array, ...]:
+        """What it reads, but for ``out`` where it accumulates."""
+        return (self.a, self.b) if self.addend is None else (self.a, self.b, self.addend)
+
+    @property
+    def results(self) -> tuple[Array, ...]:
+        """What it writes."""
+        return (self.out,) if self.column_sums is None else (self.out, self.column_sums)
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ def accesses(operation: Operation) -> list[Access]:
     if isinstance(operation, Launch):
         found.extend(_of_launch(operation))
     elif isinstance(operation, Product):
-        found += [_access(operation.a, write=False), _access(operation.b, write=False)]
-        found.append(_access(operation.out, write=True))
+        found += [_access(array, write=False) for array in operation.operands]
+        found += [_access(array, write=True) for array in operation.results]
     elif isinstance(operation, Fill):
         found.append(_access(operation.array, write=True))
     else:

@@ -98,15 +98,17 @@ class CpuPlan:
         self._settings = settings
         self._double = double
         self._keep: list[Any] = []  # packed arguments and strings that the native list points to
-        self._ops = (_Op * max(1, len(operations)))(*(self._record(operation) for operation in operations))
+        records = [record for operation in operations for record in self._records(operation)]
+        self._count = len(records)
+        self._ops = (_Op * max(1, self._count))(*records)
 
     def run(self) -> None:
         """Runs the list. Raises KernelFault when a kernel breaks a rule; the operations after it do not run."""
-        self._native(0, len(self._operations))
+        self._native(0, self._count)
 
     def run_eager(self) -> None:
-        """The same, one operation a call."""
-        for index in range(len(self._operations)):
+        """The same, one operation a call, or one of its parts."""
+        for index in range(self._count):
             self._native(index, 1)
 
     def _native(self, first: int, count: int) -> None:
@@ -115,20 +117,19 @@ class CpuPlan:
         if report is not None:
             raise KernelFault(report.decode(errors="replace"))
 
-    def _record(self, operation: Operation) -> _Op:
-        record = self._unconditional(operation)
+    def _records(self, operation: Operation) -> list[_Op]:
+        records = self._product(operation) if isinstance(operation, Product) else [self._unconditional(operation)]
         flag = getattr(operation, "when", None)  # a copy has none
         if flag is not None:
             if flag.dtype != np.int32 or flag.size != 1:
                 raise DeviceError(f"a condition is one int32, got {_describe(flag)}")
-            record.when = address(flag)
-        return record
+            for record in records:
+                record.when = address(flag)
+        return records
 
     def _unconditional(self, operation: Operation) -> _Op:
         if isinstance(operation, Launch):
             return self._launch(operation)
-        if isinstance(operation, Product):
-            return self._product(operation)
         if isinstance(operation, Fill):
             _require_contiguous("Fill", "array", operation.array)
             return _Op(kind=_FILL, dst=address(operation.array), bytes=operation.array.nbytes)
@@ -170,14 +171,30 @@ class CpuPlan:
             file=file,
         )
 
-    def _product(self, product: Product) -> _Op:
+    def _product(self, product: Product) -> list[_Op]:
+        """One record, or a copy of the addend before it and the sums of columns behind it."""
         a = product.a.T if product.trans_a else product.a
         b = product.b.T if product.trans_b else product.b
         out = product.out
         _check_product(a, b, product)
+        record = self._packed(out, a, b, product.accumulate or product.addend is not None)
+        if product.column_sums is None and product.addend is None:
+            return [record]
+        records = [record]
+        if product.addend is not None:
+            for name, array in (("addend", product.addend), ("out", out)):
+                _require_contiguous("Product", name, array)
+            records.insert(0, _Op(kind=_COPY, dst=address(out), src=address(product.addend), bytes=out.nbytes))
+        if product.column_sums is not None:
+            ones = np.ones((1, product.b.shape[0]), out.dtype)
+            self._keep.append(ones)
+            records.append(self._packed(product.column_sums, ones, product.b, False))
+        return records
+
+    def _packed(self, out: np.ndarray, a: np.ndarray, b: np.ndarray, accumulate: bool) -> _Op:
         distances = (stride // out.itemsize for array in (out, a, b) for stride in array.strides)
         where = (address(array) for array in (out, a, b))
-        packed = _Product(*where, *out.shape, a.shape[1], *distances, product.accumulate, out.dtype == np.float64)
+        packed = _Product(*where, *out.shape, a.shape[1], *distances, accumulate, out.dtype == np.float64)
         self._keep.append(packed)
         return _Op(kind=_PRODUCT, args=ctypes.addressof(packed))
 

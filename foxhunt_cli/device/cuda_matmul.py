@@ -23,6 +23,13 @@ TILES = {
     "fp32": ((128, 128, ENOUGH_BLOCKS), (64, 64, ENOUGH_BLOCKS), (32, 32, 0)),
 }
 
+MANY_ROWS, MANY_K = 32768, 8192  # from which on the kernels of Hopper are the faster ones
+MULTIPROCESSORS = 132  # of a Hopper GPU: how many blocks share the rows, whatever the card has
+# What stays on a multiprocessor while the rows pass, from the smallest up. gemm_rows.cu: (columns, k) of b.
+# gemm_tall.cu: (rows, columns, blocks a multiprocessor) of a tile of the result.
+ROWS = ((56, 304), (128, 128), (128, 304), (304, 128))
+TALL = ((56, 56, 3), (128, 128, 2), (56, 296, 1), (128, 256, 1))
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -45,13 +52,21 @@ class Cut:
     cols: int
     k_chunk: int
     splits: int
+    persistent: int = 0  # blocks that share all tiles, where a block takes more than one
 
     def blocks(self, shape: Shape) -> int:
+        if self.persistent:
+            return self.persistent
         return -(-shape.m // self.rows) * -(-shape.n // self.cols) * self.splits
 
-    def workspace(self, shape: Shape) -> int:
+    def workspace(self, shape: Shape, column_sums: bool = False) -> int:
         """Floats of partial sums between the two passes; 0 where one pass does."""
-        return shape.m * shape.n * self.splits if self.splits > 1 else 0
+        return (shape.m + column_sums) * shape.n * self.splits if self.splits > 1 else 0
+
+    @property
+    def family(self) -> str:
+        """Of its kernels: ``tf32``, ``fp32``, ``rows`` or ``tall``."""
+        return self.kernel.split("_")[1]
 
 
 def shape_of(product: Product) -> Shape:
@@ -115,8 +130,13 @@ def splits_for(shape: Shape, rows: int, cols: int) -> int:
     return max(1, min(BUSY_BLOCKS // tiles, shape.k // shortest))
 
 
-def cut(shape: Shape, trans_a: bool = False, trans_b: bool = False, precision: str = "tf32") -> Cut:
-    """How this product is cut."""
+def cut(
+    shape: Shape, trans_a: bool = False, trans_b: bool = False, precision: str = "tf32", hopper: bool = False
+) -> Cut:
+    """How this product is cut. hopper: its own kernels run, and operands start at multiples of 16 bytes."""
+    special = hopper_cut(shape, trans_a, trans_b) if hopper and precision == "tf32" else None
+    if special:
+        return special
     rows, cols = tile_for(shape, trans_a, trans_b, precision)
     return cut_with(shape, precision, rows, cols, splits_for(shape, rows, cols))
 
@@ -125,6 +145,28 @@ def cut_with(shape: Shape, precision: str, rows: int, cols: int, splits: int) ->
     """A cut with the given tile and at most ``splits`` splits, none of them empty."""
     chunk = _tiles(_tiles(shape.k, splits), DEPTH) * DEPTH
     return Cut(f"gemm_{precision}_{rows}x{cols}", rows, cols, chunk, _tiles(shape.k, chunk))
+
+
+def hopper_cut(shape: Shape, trans_a: bool, trans_b: bool) -> Cut | None:
+    """The cut where everything but the rows that pass fits on one multiprocessor, and there are many of those."""
+    strides = (shape.lda, shape.ldb, *(() if trans_a else (shape.ldo,)))
+    if any(stride % 4 for stride in strides) or (trans_a and trans_b):
+        return None
+    if not trans_a:
+        fits = [r for r in ROWS if shape.n <= r[0] and shape.k <= r[1]]
+        if shape.m < MANY_ROWS or shape.n % 8 or shape.k % 4 or shape.n < 48 or not fits:
+            return None
+        cols, depth = fits[0]
+        blocks = min(MULTIPROCESSORS, _tiles(shape.m, 64))
+        return Cut(f"gemm_rows_{cols}x{depth}", 64, cols, shape.k, 1, blocks)
+    if shape.k < MANY_K or shape.m > 128 or shape.n > 512 or shape.m < 48 or shape.n < 48:
+        return None
+    rows, cols, blocks = next((t for t in TALL if shape.m <= t[0] and shape.n <= t[1]), TALL[-1])
+    if _tiles(shape.n, cols) * cols > 1.25 * shape.n:
+        return None  # most of the last tile would be outside
+    splits = blocks * MULTIPROCESSORS // _tiles(shape.n, cols)
+    chunk = _tiles(_tiles(shape.k, splits), DEPTH) * DEPTH
+    return Cut(f"gemm_tall_{rows}x{cols}", rows, cols, chunk, _tiles(shape.k, chunk))
 
 
 def _tiles(size: int, tile: int) -> int:

@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foxhunt_cli.device import cuda_matmul
-from foxhunt_cli.device.base import Array, CompileError, CopyArray, DeviceError, Fill, Launch, Operation, Product
+from foxhunt_cli.device.base import (
+    HOPPER,
+    Array,
+    CompileError,
+    CopyArray,
+    DeviceError,
+    Fill,
+    Launch,
+    Operation,
+    Product,
+)
 from foxhunt_cli.device.cuda_graph import Enqueued
 from foxhunt_cli.kernels.contract import KernelContract, Param, parse_file
 from foxhunt_cli.kernels.registry import cuda_root
 
 if TYPE_CHECKING:
     from foxhunt_cli.device.cuda import CudaDevice
+
+_NULL = np.uint64(0)  # a pointer that a product's kernel does not follow
 
 
 class Resolver:
@@ -119,28 +131,46 @@ class Resolver:
         for name, (first, last) in (("a", _span(op.a)), ("b", _span(op.b))):
             if first < stop and start < last:
                 raise DeviceError(f"product: out overlaps {name} in memory; the product needs an output of its own")
-        return self._product_steps(op, shape, cuda_matmul.cut(shape, op.trans_a, op.trans_b, self._device.precision))
+        for name, array, want in (("addend", op.addend, op.out.shape), ("column_sums", op.column_sums, (1, shape.n))):
+            if array is not None:
+                self._check_array(f"product: {name}", array)
+                if array.shape != want or array.dtype != np.float32 or (op.trans_b and name == "column_sums"):
+                    raise DeviceError(f"product: {name} must be float32{list(want)}, got {array.dtype}{array.shape}")
+        aligned = all(x is None or x.data.ptr % 16 == 0 for x in (op.a, op.b, op.out, op.addend))
+        hopper, precision = aligned and self._device.capability == HOPPER, self._device.precision
+        return self._product_steps(op, shape, cuda_matmul.cut(shape, op.trans_a, op.trans_b, precision, hopper))
 
     def _product_steps(self, op: Product, shape: cuda_matmul.Shape, cut: cuda_matmul.Cut) -> list[Enqueued]:
         """One pass, or two with partial sums between them where K is split."""
-        contract = _contracts(f"gemm_{cut.kernel.split('_')[1]}.cu")[cut.kernel]
-        split = cut.splits > 1
-        target = self._device.zeros(cut.workspace(shape), np.float32) if split else op.out
-        strides = (shape.lda, shape.ldb, shape.n if split else shape.ldo)
-        add = op.accumulate and not split
-        flags = (int(op.trans_a), int(op.trans_b), int(add), cut.k_chunk)
-        plane = np.int64(shape.m * shape.n if split else 0)
-        numbers = tuple(map(np.int32, (shape.m, shape.n, shape.k, *strides, *flags)))
+        contract = _contracts(f"gemm_{cut.family}.cu")[cut.kernel]
+        beside = op.column_sums is not None and cut.family == "tall"  # column sums by the same launch
+        addend = op.out if op.accumulate else op.addend
+        ldd = 0 if addend is None else cuda_matmul.row_stride("addend", addend)
+        added, split = _NULL if addend is None else addend, cut.splits > 1
+        target = self._device.zeros(cut.workspace(shape, beside), np.float32) if split else op.out
+        sizes, flags = (shape.m, shape.n, shape.k, shape.lda, shape.ldb), (int(op.trans_a), int(op.trans_b))
+        if cut.family == "tall":
+            args = (op.a, op.b, target, *_int32(*sizes, cut.k_chunk, beside))
+        elif cut.family == "rows":
+            args = (op.a, op.b, added, op.out, *_int32(*sizes, shape.ldo, ldd, op.trans_b))
+        else:
+            numbers = _int32(*sizes, shape.n if split else shape.ldo, ldd, *flags, cut.k_chunk)
+            args = (op.a, op.b, _NULL if split else added, target, *numbers, np.int64(shape.m * shape.n))
         block, shared = int(contract.launch.block), int(contract.launch.shared)
-        args = (op.a, op.b, target, *numbers, plane)
         steps = [self._kernel_step(contract, cut.blocks(shape), block, shared, args, op.when)]
         if split:
             contract = _contracts("gemm_splits.cu")["gemm_sum_splits"]
-            numbers = tuple(map(np.int32, (shape.m, shape.n, shape.ldo, cut.splits, int(op.accumulate))))
-            grid = -(-shape.m * shape.n // 32)
-            block, args = int(contract.launch.block), (target, op.out, *numbers)
-            steps.append(self._kernel_step(contract, grid, block, 0, args, op.when))
+            sums, grid = op.column_sums if beside else _NULL, -(-(shape.m + beside) * shape.n // 32)
+            args = (target, added, op.out, sums, *_int32(shape.m, shape.n, shape.ldo, ldd, cut.splits))
+            steps.append(self._kernel_step(contract, grid, int(contract.launch.block), 0, args, op.when))
+        if op.column_sums is not None and not beside:
+            ones = self._device.upload(np.ones((1, shape.k), np.float32))
+            steps += self._product(Product(ones, op.b, op.column_sums, when=op.when))
         return steps
+
+
+def _int32(*values: int) -> tuple[np.int32, ...]:
+    return tuple(map(np.int32, values))
 
 
 def _span(array: Array) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from foxhunt_cli.kernels.contract import conditional_source
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 _INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 _PLACE = re.compile(r"^(.+?)\((\d+)\):", re.M)
+_OWN_FEATURES = "wgmma.cuh"  # the header whose functions only Hopper has, and only under its own target
 _REMEDY = "install it with 'pip install nvidia-cuda-nvrtc-cu12' (or the -cu13 wheel beside cupy-cuda13x)"
 
 
@@ -49,6 +50,13 @@ class CompileTask:
     include_dirs: tuple[Path, ...]
     conditional: bool = False
 
+    @property
+    def target(self) -> str:
+        """The architecture, with the features it shares with no other where the file uses them (``sm_90a``)."""
+        files = include_closure(self.path, self.include_dirs)
+        own = self.arch == "sm_90" and any(file.name == _OWN_FEATURES for file in files)
+        return f"{self.arch}a" if own else self.arch
+
     def source(self) -> str:
         """What is compiled. Lines have the numbers they have in the file."""
         text = self.path.read_text()
@@ -56,7 +64,7 @@ class CompileTask:
 
     def key(self) -> str:
         """Digest of everything the result depends on: text, headers, options, compiler."""
-        parts = [self.arch, *OPTIONS, repr(version()), closure_hash(self.path, self.include_dirs)]
+        parts = [self.target, *OPTIONS, repr(version()), closure_hash(self.path, self.include_dirs)]
         parts += [self.source()] if self.conditional else []
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -167,12 +175,12 @@ def compile_cubin(source: str, name: str, include_dirs: Sequence[Path], arch: st
 
 def compile_file(task: CompileTask) -> bytes:
     """``compile_cubin`` of a file on disk."""
-    return compile_cubin(task.source(), str(task.path), task.include_dirs, task.arch)
+    return compile_cubin(task.source(), str(task.path), task.include_dirs, task.target)
 
 
 def check_syntax(task: CompileTask) -> None:
     """Everything of compilation but code generation, twenty times faster. Raises CompileError."""
-    compile_cubin(task.source(), str(task.path), task.include_dirs, task.arch, extra=("--fdevice-syntax-only",))
+    compile_cubin(task.source(), str(task.path), task.include_dirs, task.target, extra=("--fdevice-syntax-only",))
 
 
 def cache_folder() -> Path:

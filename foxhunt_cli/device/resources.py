@@ -78,7 +78,7 @@ def _log(task: nvrtc.CompileTask) -> str:
     binding = nvrtc.bindings()
     program = binding.createProgram(task.path.read_text(), str(task.path), (), ())
     folders = (f"-I{folder}" for folder in task.include_dirs)
-    options = (*nvrtc.OPTIONS, *folders, f"--gpu-architecture={task.arch}", _REPORT)
+    options = (*nvrtc.OPTIONS, *folders, f"--gpu-architecture={task.target}", _REPORT)
     try:
         binding.compileProgram(program, options)
         return binding.getProgramLog(program)

@@ -16,6 +16,9 @@ from foxhunt_cli.oracles.base import Trial, oracle
 # max |error| / (K-norm of the operands). float32: rounding of a sum of K products, at most a few 2^-24 sqrt(K), with
 # |a||b| divided out: below 1e-6 for K up to 4096. TF32 keeps 10 bits of each operand: 2 x 2^-11 a product, averaged.
 FP32_TOLERANCE, TF32_TOLERANCE = 1e-6, 1e-3
+# Many rows, and weight gradients over many rows: the shapes of the encoder, their last tile cut.
+WIDE = ((32_805, 296, 128), (33_333, 128, 296), (40_000, 128, 128), (32_800, 56, 56))
+TALL = ((128, 296, 9001), (56, 296, 8195), (128, 512, 8209), (128, 128, 8260), (56, 56, 33_000))
 SHAPES = ((1, 1, 1), (1, 99, 272), (17, 11, 128), (56, 128, 300), (272, 99, 128), (257, 231, 33), (64, 2079, 128))
 
 
@@ -64,6 +67,46 @@ def long_sums_are_as_exact_as_short_ones(t: Trial) -> None:
     first, second = (product(t, 56, 99, 40_000, True, False, None) for _ in range(2))
     t.close("scaled error", 0.0, first.max(), tolerance(t))
     t.equal("two runs", first, second)
+
+
+@oracle("matmul")
+def many_rows_match_float64(t: Trial) -> None:
+    """out = a b + addend: alone, onto another array, onto itself; the rows behind the last whole tile too."""
+    rng = np.random.default_rng(3)
+    for m, n, k in WIDE:
+        a, addend = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((m, n)).astype(np.float32)
+        for trans_b, mode in ((False, "alone"), (True, "alone"), (False, "addend"), (True, "accumulate")):
+            b = rng.standard_normal((n, k) if trans_b else (k, n)).astype(np.float32)
+            start = addend if mode == "accumulate" else np.full((m, n), np.nan, np.float32)
+            held = [t.device.upload(x) for x in (a, b, start, addend)]
+            extra = held[3] if mode == "addend" else None
+            step = Product(*held[:3], False, trans_b, mode == "accumulate", addend=extra)
+            t.device.plan([step], use_graph=False).run_eager()
+            right = (b.T if trans_b else b).astype(np.float64)
+            want = a.astype(np.float64) @ right + (0.0 if mode == "alone" else addend)
+            scale = np.linalg.norm(a, axis=1)[:, None] * np.linalg.norm(right, axis=0)[None, :]
+            error = np.abs(np.array(t.device.download(held[2]), np.float64) - want) / scale
+            t.close(f"{m}x{n}x{k}{' bT' if trans_b else ''} {mode}, scaled error", 0.0, error.max(), tolerance(t))
+
+
+@oracle("matmul")
+def weight_gradients_come_with_the_sums_of_columns(t: Trial) -> None:
+    """out = aT b over many rows and few, and the sums of b's columns beside it."""
+    rng = np.random.default_rng(4)
+    for m, n, k in (*TALL, (128, 512, 40), (3, 11, 9)):
+        a, b = rng.standard_normal((k, m)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+        empty = (np.full((rows, n), np.nan, np.float32) for rows in (m, 1))
+        held = [t.device.upload(x) for x in (a, b, *empty)]
+        plan = t.device.plan([Product(*held[:3], True, column_sums=held[3])], use_graph=False)
+        plan.run_eager()
+        out, sums = (np.array(t.device.download(x), np.float64) for x in held[2:])
+        scale = np.linalg.norm(a, axis=0)[:, None] * np.linalg.norm(b, axis=0)[None, :]
+        error = np.abs(out - a.T.astype(np.float64) @ b) / scale
+        t.close(f"{m}x{n}x{k}, scaled error", 0.0, error.max(), tolerance(t))
+        error = np.abs(sums[0] - b.sum(0, np.float64)) / (np.linalg.norm(b, axis=0) * k**0.5)
+        t.close(f"{m}x{n}x{k} column sums, scaled error", 0.0, error.max(), tolerance(t))
+        plan.run_eager()
+        t.equal(f"{m}x{n}x{k}, two runs", out, np.array(t.device.download(held[2]), np.float64))
 
 
 @oracle("matmul")

@@ -63,7 +63,7 @@ def names_of(steps: Sequence[Step]) -> set[str]:
         if isinstance(step, Stage):
             names.update(step.remap.get(p.name, p.name) for p in kernel(step.kernel).params if p.pointer)
         elif isinstance(step, Matmul):
-            names.update(view.name for view in (step.a, step.b, step.out))
+            names.update(view.name for view in (*step.operands, *step.results))
         else:
             names.add(step.name)
     return names
@@ -87,9 +87,15 @@ def _array(name: str, arrays: Mapping[str, Any], label: str) -> Any:
 
 
 def _product(step: Matmul, arrays: Mapping[str, Any], dims: Mapping[str, int | float]) -> Product:
-    a, b, out = (resolve(view, arrays, dims, step.label) for view in (step.a, step.b, step.out))
+    a, b, out, addend, sums = (
+        resolve(view, arrays, dims, step.label) if view else None
+        for view in (step.a, step.b, step.out, step.addend, step.column_sums)
+    )
     m, k = a.shape[::-1] if step.trans_a else a.shape
     k2, n = b.shape[::-1] if step.trans_b else b.shape
     if (m, n) != tuple(out.shape) or k != k2:
         raise PlanError(f"{step.label}: op(a) is {m}x{k}, op(b) is {k2}x{n}, out is {out.shape[0]}x{out.shape[1]}")
-    return Product(a, b, out, step.trans_a, step.trans_b, step.accumulate)
+    for name, array, want in (("addend", addend, (m, n)), ("column_sums", sums, (1, n))):
+        if array is not None and tuple(array.shape) != want:
+            raise PlanError(f"{step.label}: {name} is {array.shape[0]}x{array.shape[1]}, must be {want[0]}x{want[1]}")
+    return Product(a, b, out, step.trans_a, step.trans_b, step.accumulate, addend=addend, column_sums=sums)

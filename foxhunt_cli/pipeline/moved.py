@@ -33,7 +33,8 @@ def _moved(step: Step | Fused, names: Mapping[str, str], sizes: Mapping[str, str
             remap[param.name] = names.get(own, own) if param.pointer else resized(own, sizes)
         return replace(step, remap=remap)
     if isinstance(step, Matmul):
-        return replace(step, **{part: _view(getattr(step, part), names, sizes) for part in ("a", "b", "out")})
+        parts = {part: getattr(step, part) for part in ("a", "b", "out", "addend", "column_sums")}
+        return replace(step, **{part: _view(view, names, sizes) for part, view in parts.items() if view})
     return replace(step, name=names.get(step.name, step.name))
 
 

@@ -38,7 +38,10 @@ class View:
 
 @dataclass(frozen=True)
 class Matmul:
-    """out = op(a) @ op(b), or out += ... with ``accumulate``."""
+    """out = op(a) @ op(b), plus ``addend``, or out += ... with ``accumulate``.
+
+    column_sums: [1, columns of b], becomes the sums over b's rows: a bias' gradient beside that of the weights.
+    """
 
     label: str
     a: View
@@ -48,6 +51,18 @@ class Matmul:
     trans_b: bool = False
     accumulate: bool = False
     when: str = ""
+    addend: View | None = None
+    column_sums: View | None = None
+
+    @property
+    def operands(self) -> tuple[View, ...]:
+        """What it reads, but for ``out`` where it accumulates."""
+        return (self.a, self.b) if self.addend is None else (self.a, self.b, self.addend)
+
+    @property
+    def results(self) -> tuple[View, ...]:
+        """What it writes."""
+        return (self.out,) if self.column_sums is None else (self.out, self.column_sums)
 
 
 @dataclass(frozen=True)

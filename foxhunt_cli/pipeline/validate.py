@@ -51,7 +51,7 @@ def reads(step: Step) -> Iterator[str]:
     if isinstance(step, Stage):
         yield from (step.remap.get(name, name) for name in kernel(step.kernel).reads)
     elif isinstance(step, Matmul):
-        yield from (step.a.name, step.b.name, *((step.out.name,) if step.accumulate else ()))
+        yield from (view.name for view in (*step.operands, *((step.out,) if step.accumulate else ())))
 
 
 def writes(step: Step) -> Iterator[str]:
@@ -59,6 +59,6 @@ def writes(step: Step) -> Iterator[str]:
     if isinstance(step, Stage):
         yield from (step.remap.get(name, name) for name in kernel(step.kernel).writes)
     elif isinstance(step, Matmul):
-        yield step.out.name
+        yield from (view.name for view in step.results)
     else:
         yield step.name

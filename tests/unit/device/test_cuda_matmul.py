@@ -59,3 +59,35 @@ def test_shape_of_follows_the_transposes_and_strides():
 def test_wrong_products_say_expected_and_got(product, message):
     with pytest.raises(DeviceError, match=message):
         cuda_matmul.shape_of(product)
+
+
+HOPPER_CUTS = [
+    ((262144, 296, 128), False, False, "gemm_rows_304x128"),
+    ((262144, 128, 296), False, True, "gemm_rows_128x304"),
+    ((262144, 128, 128), False, False, "gemm_rows_128x128"),
+    ((262144, 56, 296), False, True, "gemm_rows_56x304"),
+    ((56, 296, 258048), True, False, "gemm_tall_56x296"),
+    ((128, 512, 258048), True, False, "gemm_tall_128x256"),
+    ((128, 128, 8192), True, False, "gemm_tall_128x128"),
+    ((56, 56, 8192), True, False, "gemm_tall_56x56"),
+]
+
+
+@pytest.mark.parametrize(("size", "trans_a", "trans_b", "kernel"), HOPPER_CUTS)
+def test_many_rows_have_kernels_of_their_own_on_hopper(size, trans_a, trans_b, kernel):
+    m, n, k = size
+    whole = cuda_matmul.Shape(m, n, k, m if trans_a else k, k if trans_b else n, n)
+    cut = cuda_matmul.cut(whole, trans_a, trans_b, "tf32", hopper=True)
+    assert cut.kernel == kernel
+    assert cut.kernel in {c.name for c in parse_file(cuda_root() / "cuda_only" / f"gemm_{cut.family}.cu")}
+    assert (cut.splits - 1) * cut.k_chunk < k <= cut.splits * cut.k_chunk
+    assert cut.blocks(whole) <= 2 * cuda_matmul.MULTIPROCESSORS
+    assert (cut.splits > 1) == trans_a
+    assert cut.workspace(whole, column_sums=True) - cut.workspace(whole) == (cut.splits * n if trans_a else 0)
+
+
+@pytest.mark.parametrize(
+    "size", [(32767, 128, 128), (262144, 99, 128), (262144, 128, 99), (262144, 512, 128), (262144, 8, 8)]
+)
+def test_other_shapes_keep_their_tiles_on_hopper(size):
+    assert cuda_matmul.cut(shape(*size), hopper=True) == cuda_matmul.cut(shape(*size))

@@ -57,6 +57,21 @@ def test_every_kernel_compiles_with_a_condition():
         nvrtc.check_syntax(task)
 
 
+def test_files_with_instructions_of_hopper_alone_are_compiled_for_it(tmp_path):
+    """Whoever includes wgmma.cuh, on the architecture that has these instructions; nobody else."""
+    folder = cuda_root() / "cuda_only"
+    targets = {
+        (name, arch): nvrtc.CompileTask(folder / name, arch, (cuda_root(), folder)).target
+        for name in ("gemm_rows.cu", "gemm_tf32.cu")
+        for arch in ("sm_80", "sm_90", "compute_90")
+    }
+    assert targets.pop(("gemm_rows.cu", "sm_90")) == "sm_90a"
+    assert all(target == arch for (_, arch), target in targets.items())
+    task = nvrtc.CompileTask(folder / "gemm_rows.cu", "sm_90", (cuda_root(), folder))
+    empty = nvrtc.compile_cubin(task.source(), "gemm_rows.cu", task.include_dirs, "sm_90")
+    assert len(nvrtc.compile_file(task)) > 5 * len(empty)  # without these features the kernels have no body
+
+
 def test_a_condition_is_another_kernel(tmp_path, cache):
     file = write(tmp_path, "c.cu", '// c: one.\n// launch: threads 1, block 1\nextern "C" __global__ void c() {}\n')
     plain, conditional = (nvrtc.CompileTask(file, "sm_90", (), flag) for flag in (False, True))
