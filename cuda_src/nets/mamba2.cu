@@ -328,14 +328,3 @@ extern "C" __global__ void mamba2_conv_backward(const float* __restrict__ proj, 
         sums[MAMBA_TAPS * MAMBA_XBC + l] = grad_bias[l];
     }
 }
-
-// mamba2_residual: branch += trunk, the residual connection around a block.
-// launch: threads W*B*32, block 128
-// updates: branch
-// One thread four adjacent elements, 16 bytes. trunk, branch [W, B, 128].
-extern "C" __global__ void mamba2_residual(const float* __restrict__ trunk, float* __restrict__ branch, int W, int B) {
-    const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= (long long)W * B * (MAMBA_INNER / 4)) return;
-    const float4 a = ((const float4*)trunk)[i], b = ((float4*)branch)[i];
-    ((float4*)branch)[i] = make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from foxhunt_cli.nets.encoder_parts import HIDDEN, buffer, column_sums, rows, tensor, weights
+from foxhunt_cli.nets.encoder_parts import HIDDEN, USED, buffer, rows, tensor, weights
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 
 _GATES = f"4*{HIDDEN}"
@@ -69,15 +69,30 @@ def forward(
 def backward(snapshots: int) -> list[Step | Fused]:
     """Backward in time, then every weight gradient as one wide product; leaves encoder_grad_out for the blocks."""
     pre, grad_gates, grad_w = rows("cfc_pre"), rows("cfc_gates", _GATES), weights("grad_w_cfc_gates", HIDDEN, _GATES)
+    grad_b, grad_b_gates = View("grad_b_cfc_backbone", "1", HIDDEN), View("grad_b_cfc_gates", "1", _GATES)
     return [
         _recurrence_backward(snapshots),
-        Matmul("cfc grad w_gates", rows("cfc_u"), grad_gates, grad_w, trans_a=True),
-        column_sums("cfc grad b_gates", grad_gates, "grad_b_cfc_gates"),
-        Matmul("cfc grad w_x", rows("m2_out"), pre, _backbone(0, "grad_"), trans_a=True),
+        Matmul("cfc grad w_gates", rows("cfc_u"), grad_gates, grad_w, trans_a=True, column_sums=grad_b_gates),
+        Matmul("cfc grad w_x", rows("m2_out"), pre, _backbone(0, "grad_"), trans_a=True, column_sums=grad_b),
         Matmul("cfc grad w_h", rows("cfc_states"), pre, _backbone(1, "grad_"), trans_a=True),
-        column_sums("cfc grad b", pre, "grad_b_cfc_backbone"),
         Matmul("cfc grad input", pre, _backbone(0), rows("encoder_grad_out"), trans_b=True),
     ]
+
+
+def chain_forward(cell: Cell, norm: str, trunk: str, mixed: str, tokens: str, prefix: str) -> Stage:
+    """The second block's out-projection onto ``trunk`` and ``forward``'s wide product in one kernel."""
+    names = {"norm": norm, "trunk": trunk, "pre": cell.pre, "rows": tokens, **_chained(prefix)}
+    return Stage("cfc_chain_forward", {**names, "mixed": mixed}) if cell.keep else Stage("cfc_chain_encode", names)
+
+
+def chain_backward() -> Stage:
+    """The last step of ``backward`` and the gradient through the second block's out-projection in one kernel."""
+    names = {"grad_pre": "cfc_pre", "grad_out": "encoder_grad_out", "grad_norm": "encoder_grad_y"}
+    return Stage("cfc_chain_backward", {**names, "rows": USED, **_chained("")})
+
+
+def _chained(prefix: str) -> dict[str, str]:
+    return {name: prefix + name for name in ("w_m2_out", "w_cfc_backbone")}
 
 
 def _backbone(half: int, prefix: str = "") -> View:

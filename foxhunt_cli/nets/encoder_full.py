@@ -23,6 +23,7 @@ from foxhunt_cli.nets.encoder_parts import HIDDEN, INPUT, buffer
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step
 
 WINDOW = WARMUP_SNAPSHOTS  # K: snapshots an encoding looks at, at least
+MANY_TOKENS = 8192  # snapshots of rows from which one kernel for two layers is faster than their two products
 GAP_SCALE = 0.2  # gap = GAP_SCALE * ln(1 + milliseconds since the row's previous snapshot), 0 at the window's first
 
 PARAMETERS = (
@@ -87,7 +88,7 @@ _FORWARD_ONLY = _Pass(
         mamba2.forward_only("m1", INPUT, "encoder_grad_x", "encoder_grad_out"),
         mamba2.forward_only("m2", HIDDEN, "encoder_grad_out", "encoder_grad_out"),  # adds to its input: the residual
     ),
-    cfc.Cell("encoder_grad_x", "encoder_grad_out", "encoder_grad_proj", "encoder_grad_bc", "target_h", keep=False),
+    cfc.Cell("encoder_grad_y", "encoder_grad_out", "encoder_grad_proj", "encoder_grad_bc", "target_h", keep=False),
 )
 
 
@@ -97,9 +98,12 @@ _NEXT_CELL = replace(_FORWARD_ONLY.cell, h="next_h")
 _NEXT_WINDOW = replace(_FORWARD_ONLY, cell=_NEXT_CELL, x="x_next", gap="gap_next", snapshots="K", behind="0")
 
 
-def forward(snapshots: int, prefix: str = "") -> list[Step | Fused]:
-    """x, gap -> h. ``snapshots`` = W. prefix ``target_``: the target's weights -> target_h, nothing kept."""
-    return _forward(_FORWARD_ONLY if prefix else _TRAINED, snapshots, prefix)
+def forward(snapshots: int, prefix: str = "", batch: int = 0) -> list[Step | Fused]:
+    """x, gap -> h. ``snapshots`` = W. prefix ``target_``: the target's weights -> target_h, nothing kept.
+
+    batch, in every pass: B, which decides whether layers are chained; 0 where they need not be.
+    """
+    return _forward(_FORWARD_ONLY if prefix else _TRAINED, snapshots, batch, prefix)
 
 
 def gaps() -> list[Step | Fused]:
@@ -107,43 +111,50 @@ def gaps() -> list[Step | Fused]:
     return [Stage("gpu_window_gaps", {"offset": "0"})]
 
 
-def window_forward() -> list[Step | Fused]:
+def window_forward(batch: int = 0) -> list[Step | Fused]:
     """The first K snapshots of x -> h[0], kept for the backward."""
-    return [Stage("gpu_window_gaps", {"offset": "0", **_WINDOW.size}), *_forward(_WINDOW, WINDOW)]
+    return [Stage("gpu_window_gaps", {"offset": "0", **_WINDOW.size}), *_forward(_WINDOW, WINDOW, batch)]
 
 
-def next_window_forward() -> list[Step | Fused]:
+def next_window_forward(batch: int = 0) -> list[Step | Fused]:
     """x_next [K, B, 56] -> next_h [B, 128], nothing kept."""
     gap = Stage("gpu_window_gaps", {"offset": "1", "gap": _NEXT_WINDOW.gap, **_NEXT_WINDOW.size})
-    return [gap, *_forward(_NEXT_WINDOW, WINDOW)]
+    return [gap, *_forward(_NEXT_WINDOW, WINDOW, batch)]
 
 
-def _forward(names: _Pass, snapshots: int, prefix: str = "") -> list[Step | Fused]:
+def _forward(names: _Pass, snapshots: int, batch: int, prefix: str = "") -> list[Step | Fused]:
     first, second = names.blocks
-    over, in_place = (names.all, names.size, prefix), first.out == second.out
+    many = snapshots * batch >= MANY_TOKENS
+    over = (names.all, names.size, prefix)
     selection = vsn.forward(names.x, names.gate, names.selected, first.keep, *over)
     into_first, *behind = mamba2.forward(first, *over)
     projected = vsn.projected(names.x, names.gate, names.selected, first.proj, first.keep, *over)
+    *into_norm, out = mamba2.forward(second, *over, onto=first.out)
+    to_cell, recurrence = cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over)
+    chain = cfc.chain_forward(names.cell, second.norm, first.out, second.out, names.all, prefix)
     return [
         Fused((projected,), (*selection, into_first), tf32=True),
         *behind,
-        *mamba2.forward(second, *over, onto=in_place),
-        *(() if in_place else mamba2.residual(first, second, names.size)),
-        *cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over),
+        *into_norm,
+        *((Fused((chain,), (out, to_cell), tf32=True),) if many else (out, to_cell)),
+        recurrence,
     ]
 
 
-def backward(snapshots: int) -> list[Step | Fused]:
+def backward(snapshots: int, batch: int = 0) -> list[Step | Fused]:
     """grad_h -> the gradient of every tensor, overwritten. Consumes what the last ``forward(snapshots)`` kept."""
     first, second = _TRAINED.blocks
     into_first = mamba2.input_gradient(second, "encoder_grad_out", accumulate=True)  # on top of the residual's
     into_vsn = mamba2.input_gradient(first, "encoder_grad_vsn")
+    *cell, into_second = cfc.backward(snapshots)
     by_step = (*mamba2.backward(second), into_first, *mamba2.backward(first), into_vsn, *vsn.backward())
     by_row = (*mamba2.row_backward(second), into_first, *mamba2.row_backward(first), into_vsn, *vsn.tile_backward())
     selection, lines = vsn.projected_backward()
-    by_chunk = (*mamba2.chunk_backward(second), into_first, *mamba2.chunk_backward(first), *selection)
-    rows = Fused((*by_row, _sums(vsn.TILES)), by_step)
-    return [*cfc.backward(snapshots), Fused((*by_chunk, _sums(lines)), (rows,), tf32=True)]
+    many = snapshots * batch >= MANY_TOKENS
+    through_second = mamba2.chunk_backward(second, from_norm=many)
+    into_norm = cfc.chain_backward() if many else into_second
+    by_chunk = (into_norm, *through_second, into_first, *mamba2.chunk_backward(first), *selection, _sums(lines))
+    return [*cell, Fused(by_chunk, (into_second, Fused((*by_row, _sums(vsn.TILES)), by_step)), tf32=True)]
 
 
 def _sums(tiles: str) -> Stage:

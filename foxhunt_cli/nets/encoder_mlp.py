@@ -37,7 +37,7 @@ def _tokens(name: str, rows: str, cols: str = "HIDDEN_DIM") -> View:
     return View(name, rows, cols)
 
 
-def forward(_snapshots: int, prefix: str = "") -> list[Step]:
+def forward(_snapshots: int, prefix: str = "", _batch: int = 0) -> list[Step]:
     """x [T+1, B, 56] -> h [T+1, B, 128]; prefix ``target_``: the target's weights -> target_h."""
     return _layers(_ALL, "x", f"{prefix}mlp_hidden", f"{prefix}h", prefix)
 
@@ -47,12 +47,12 @@ def gaps() -> list[Step]:
     return []
 
 
-def window_forward() -> list[Step]:
+def window_forward(_batch: int = 0) -> list[Step]:
     """The first snapshot of x -> h[0], kept for the backward."""
     return _layers("B", "x", "mlp_hidden", "h")
 
 
-def next_window_forward() -> list[Step]:
+def next_window_forward(_batch: int = 0) -> list[Step]:
     """x_next [1, B, 56] -> next_h [B, 128], nothing kept."""
     return _layers("B", "x_next", "target_mlp_hidden", "next_h")
 
@@ -69,7 +69,7 @@ def _layers(rows: str, x: str, hidden: str, h: str, prefix: str = "") -> list[St
     ]
 
 
-def backward(_snapshots: int) -> list[Step]:
+def backward(_snapshots: int, _batch: int = 0) -> list[Step]:
     """grad_h [T, B, 128] (changed in place) -> gradients of the four tensors. The bootstrap state carries none."""
     size = {"rows": _USED, "cols": "HIDDEN_DIM"}
     hidden, grad_hidden, grad_h = (_tokens(n, _USED) for n in ("mlp_hidden", "grad_mlp_hidden", "grad_h"))

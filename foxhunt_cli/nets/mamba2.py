@@ -113,10 +113,8 @@ SCRATCH = (
 """What forward-only passes and the backward of every block share."""
 
 
-def forward(
-    block: Block, tokens: str, size: Mapping[str, str], prefix: str, *, onto: bool = False
-) -> list[Step | Fused]:
-    """block.input -> block.out. size: remap of the scalar W. onto: added to what block.out holds."""
+def forward(block: Block, tokens: str, size: Mapping[str, str], prefix: str, *, onto: str = "") -> list[Step | Fused]:
+    """block.input -> block.out. size: remap of the scalar W. onto: a buffer that is added, the residual connection."""
     names, tag = _names(block, prefix), block.tag
     source, proj = rows(block.input, block.width, tokens), rows(block.proj, PROJ, tokens)
     w_out = weights(f"{prefix}w_{tag}_out", HIDDEN, HIDDEN)
@@ -129,16 +127,13 @@ def forward(
     only, kept = ("", "s rstd") if block.keep else ("_only", "")
     takes = f"proj conv_w conv_b dt_bias a_log skip norm_w norm {kept}"
     row, chunk = (_stage(f"mamba2_{by}_forward{only}", takes, names, size) for by in ("row", "chunk"))
+    in_place = onto == block.out
+    residual = {"accumulate": True} if in_place else {"addend": rows(onto, tokens=tokens) if onto else None}
     return [
         Matmul(f"{tag} in", source, weights(f"{prefix}w_{tag}_in", block.width, PROJ), proj),
         Fused((chunk,), (Fused((row,), steps),), tf32=True),
-        Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens), accumulate=onto),
+        Matmul(f"{tag} out", rows(block.norm, tokens=tokens), w_out, rows(block.out, tokens=tokens), **residual),
     ]
-
-
-def residual(trunk: Block, branch: Block, size: Mapping[str, str]) -> list[Step]:
-    """branch.out += trunk.out."""
-    return [Stage("mamba2_residual", {"trunk": trunk.out, "branch": branch.out, **size})]
 
 
 def backward(block: Block) -> list[Step]:
@@ -171,11 +166,14 @@ def row_backward(block: Block) -> list[Step]:
     ]
 
 
-def chunk_backward(block: Block) -> list[Step]:
-    """The same with one kernel, which wants in ``s`` what the forward with tensor cores keeps there."""
+def chunk_backward(block: Block, *, from_norm: bool = False) -> list[Step]:
+    """The same with one kernel, which wants in ``s`` what the forward with tensor cores keeps there.
+
+    from_norm: the gradient of the normalised output (encoder_grad_y) is there.
+    """
     takes = "proj s rstd conv_w conv_b dt_bias a_log skip norm_w grad grad_proj parts"
     chunk = _stage("mamba2_chunk_backward", takes, _names(block), BACKWARD)
-    return [*_out_gradients(block), chunk, _in_gradient(block)]
+    return [*_out_gradients(block)[: 1 if from_norm else None], chunk, _in_gradient(block)]
 
 
 def input_gradient(block: Block, out: str, accumulate: bool = False) -> Matmul:

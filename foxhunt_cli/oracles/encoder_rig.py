@@ -31,11 +31,20 @@ class EncoderRig:
 
     Weights are the initial ones plus noise of ``noise``, so that biases and the like matter. (From 0.1 on the
     recurrence amplifies roundings up to a hundredfold, in any float32 implementation.) The target's weights start as a
-    copy. fusion: which fused kernels stand for the steps they do.
+    copy. fusion: which fused kernels stand for the steps they do. like: the rows that the lists are made for, by
+    default none.
     """
 
     def __init__(
-        self, device: Device, W: int, T: int, B: int, seed: int = 0, noise: float = 0.03, fusion: Fusion = "none"
+        self,
+        device: Device,
+        W: int,
+        T: int,
+        B: int,
+        seed: int = 0,
+        noise: float = 0.03,
+        fusion: Fusion = "none",
+        like: int = 0,
     ) -> None:
         self.device, self.W, self.T, self.B = device, W, T, B
         self.dims = {"W": W, "T": T, "B": B}
@@ -60,9 +69,9 @@ class EncoderRig:
         self._plans = {
             name: device.plan(build(chosen(steps, fusion), self.arrays, self.dims, device))
             for name, steps in (
-                ("forward", encoder_full.forward(W)),
-                ("target", encoder_full.forward(W, "target_")),
-                ("backward", encoder_full.backward(W)),
+                ("forward", encoder_full.forward(W, "", like)),
+                ("target", encoder_full.forward(W, "target_", like)),
+                ("backward", encoder_full.backward(W, like)),
             )
         }
 

@@ -28,7 +28,7 @@ def encode(shape: Shape) -> list[Step]:
     """Critic features of all T + 1 states, by the target encoder; nothing where the critic sees the encoder's own."""
     if shape.sees_position:
         return []
-    return learn.ENCODERS[shape.encoder].forward(learn.snapshots(shape), "target_")
+    return learn.ENCODERS[shape.encoder].forward(learn.snapshots(shape), "target_", shape.batch)
 
 
 def store(shape: Shape) -> list[Step | Fused]:

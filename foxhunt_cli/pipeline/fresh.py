@@ -44,7 +44,8 @@ def sizes(shape: Shape) -> dict[str, int]:
 def encode(shape: Shape) -> list[Step | Fused]:
     """fresh_h [FT+1, FR, 128] of the batch just sampled."""
     network = learn.ENCODERS[shape.encoder]
-    pass_over = network.forward(sizes(shape)["FW"], "target_")
+    size = sizes(shape)
+    pass_over = network.forward(size["FW"], "target_", size["FR"])
     window = [Stage("snap_feature_assemble_batched", {"offset": "0"}), *network.gaps()]
     return [Stage("rl_sample_windows", {"rows": "FR"}), *moved([*window, *pass_over], _NAMES, _SIZES)]
 

@@ -46,17 +46,21 @@ def gaps(shape: Shape) -> list[Step]:
 def forward(shape: Shape) -> list[Step | Fused]:
     """Encodings and head outputs of all T + 1 states, market-only."""
     heads = policy.forward((shape.rollout + 1) * shape.batch)
-    return [*ENCODERS[shape.encoder].forward(snapshots(shape)), *heads]
+    return [*ENCODERS[shape.encoder].forward(snapshots(shape), "", shape.batch), *heads]
 
 
 def window_forward(shape: Shape) -> list[Step]:
     """Encoding and policy of the state before the step, where the encoding knows the position."""
-    return [*ENCODERS[shape.encoder].window_forward(), *policy.policy_at(0), *policy.value_at(0)]
+    return [*ENCODERS[shape.encoder].window_forward(shape.batch), *policy.policy_at(0), *policy.value_at(0)]
 
 
 def next_window_forward(shape: Shape) -> list[Step]:
     """Encoding and value of the state behind the step: what targets bootstrap from. Forward only."""
-    return [*ENCODERS[shape.encoder].next_window_forward(), Stage("rl_encoder_next_state"), *policy.value_at(1)]
+    return [
+        *ENCODERS[shape.encoder].next_window_forward(shape.batch),
+        Stage("rl_encoder_next_state"),
+        *policy.value_at(1),
+    ]
 
 
 def update(
@@ -107,7 +111,7 @@ def _pass(
         *lessons,
         policy.backward(rows, first=not heads, context=context),
         *encoder_lessons,
-        *ENCODERS[shape.encoder].backward(snapshots(shape)),
+        *ENCODERS[shape.encoder].backward(snapshots(shape), shape.batch),
         optimiser("policy", publish=not again),
     ]
 

@@ -128,7 +128,7 @@ def _names_of(steps) -> set[str]:
     """Every buffer or tensor the steps name."""
     stages = [step for step in steps if isinstance(step, Stage)]
     named = {s.remap.get(p.name, p.name) for s in stages for p in kernel(s.kernel).params if p.pointer}
-    return named | {v.name for step in steps if isinstance(step, Matmul) for v in (step.a, step.b, step.out)}
+    return named | {v.name for step in steps if isinstance(step, Matmul) for v in (*step.operands, *step.results)}
 
 
 def _arrays(device, steps, layout, seeds) -> dict:

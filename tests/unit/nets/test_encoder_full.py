@@ -141,7 +141,7 @@ def test_nothing_is_read_before_it_is_written():
 
 def test_every_tensor_has_a_gradient_a_branch_and_a_target():
     tensors = {p.name: p for p in encoder_full.PARAMETERS}
-    written = {step.out.name for step in _backward() if isinstance(step, Matmul)}
+    written = {view.name for step in _backward() if isinstance(step, Matmul) for view in step.results}
     assert {f"grad_{name}" for name in tensors} <= written
     assert all(p.encoder and p.target and p.group == "LR_AUX" for p in tensors.values())
     branches = {"w_vsn": "VSN", "w_m1_out": "MAMBA1", "a_log_m2": "MAMBA2", "b_cfc_gates": "CFC"}
@@ -160,7 +160,7 @@ def _written(steps) -> set[str]:
     names = set()
     for step in steps:
         if isinstance(step, Matmul):
-            names.add(step.out.name)
+            names.update(view.name for view in step.results)
         elif isinstance(step, Stage):
             names |= {step.remap.get(p, p) for p in kernel(step.kernel).writes}
         else:
@@ -172,7 +172,7 @@ def _read(steps) -> set[str]:
     names = set()
     for step in steps:
         if isinstance(step, Matmul):
-            names |= {step.a.name, step.b.name} | ({step.out.name} if step.accumulate else set())
+            names |= {view.name for view in step.operands} | ({step.out.name} if step.accumulate else set())
         elif isinstance(step, Stage):
             names |= {step.remap.get(p, p) for p in kernel(step.kernel).reads}
     return names
