@@ -19,7 +19,7 @@ import threadpoolctl
 from foxhunt_cli.device.base import Array, DeviceError, Launch, Operation, Progress
 from foxhunt_cli.device.cpu_build import Builder, BuildOptions, Target, cpu_model
 from foxhunt_cli.device.cpu_plan import CpuPlan, Entry, address
-from foxhunt_cli.device.cpu_source import KernelUnit
+from foxhunt_cli.device.cpu_source import KernelUnit, resolved
 from foxhunt_cli.kernels.contract import KernelContract
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
@@ -129,7 +129,7 @@ class CpuDevice:
         A flag is looked at before a kernel is called, so kernels under a condition are the same ones.
         """
         contracts = [*contracts, *conditional]
-        files = dict.fromkeys(c.file.resolve() for c in contracts if (c.file.resolve(), c.name) not in self._kernels)
+        files = dict.fromkeys(resolved(c.file) for c in contracts if (resolved(c.file), c.name) not in self._kernels)
         units = [KernelUnit.of(file) for file in files]
         runtime = self._builder.runtime()
         targets = [self._builder.kernels(unit) for unit in units]
@@ -150,7 +150,7 @@ class CpuDevice:
         """Records ``operations``; kernels not compiled yet are compiled now. The options have no meaning here."""
         contracts = {id(op.contract): op.contract for op in operations if isinstance(op, Launch)}.values()
         self.compile(list(contracts))
-        entries = {c: self._kernels[c.file.resolve(), c.name] for c in contracts}
+        entries = {c: self._kernels[resolved(c.file), c.name] for c in contracts}
         return CpuPlan(operations, entries, self._runtime.fh_run, self._settings, double=self.double)
 
     def synchronize(self) -> None:

@@ -10,7 +10,6 @@ without barriers get the built-in indices as parameters, which lets the compiler
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from foxhunt_cli.device.base import CompileError, DeviceError
 from foxhunt_cli.kernels.contract import KernelContract, parse_file
 
 _COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
+_VISIBLE = re.compile(r"[^\n]")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 _DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:.*\\\n)*.*)$", re.M)
 _DYNAMIC_SHARED = re.compile(
@@ -43,11 +43,11 @@ class KernelUnit:
     @classmethod
     def of(cls, file: Path) -> KernelUnit:
         """The unit of ``file``, with every kernel in it. Raises DeviceError, ContractError."""
-        file = file.resolve()
+        file = resolved(file)
         root = next((p for p in file.parents if p.name in ("cuda_src", "_cuda_src")), file.parent)  # wheel: _cuda_src
         if "cuda_only" in file.relative_to(root).parts:
             raise DeviceError(f"{file}: files in cuda_only are not built for the CPU; the caller must leave them out")
-        return cls(file, root, parse_file(file))
+        return cls(file, root, _contracts(file, file.read_text()))
 
     @cached_property
     def body(self) -> str:
@@ -68,27 +68,15 @@ class KernelUnit:
     @cached_property
     def plain_kernels(self) -> frozenset[str]:
         """Kernels whose threads never meet: they run as a loop, the others on fibers."""
-        return plain_kernels([self.body, *self.headers.values()], [c.name for c in self.contracts])
+        return plain_kernels((self.body, *self.headers.values()), tuple(c.name for c in self.contracts))
 
     def text(self) -> str:
         """The whole translation unit."""
-        rewritten = self._with_index_parameters(_DYNAMIC_SHARED.sub(_dynamic_pointer, self.body))
+        rewritten = _with_index_parameters(_DYNAMIC_SHARED.sub(_dynamic_pointer, self.body), self.plain_kernels)
         launchers = "".join(self._launcher(c) for c in self.contracts)
         name = str(self.file).replace("\\", "\\\\").replace('"', '\\"')
         below = f'#line 1 "launchers of {self.file.name}"\n{launchers}'
         return f'#include "cuda_on_cpu.h"\n#line 1 "{name}"\n{rewritten}\n{below}'
-
-    def _with_index_parameters(self, text: str) -> str:
-        code = blank(text)
-        inserts = []
-        for head in _KERNEL_HEAD.finditer(code):
-            if head[1] in self.plain_kernels:
-                close = matching(code, head.end() - 1)
-                empty = not code[head.end() : close].strip()
-                inserts.append((close, "FH_INDEX_PARAMETERS" if empty else ", FH_INDEX_PARAMETERS"))
-        for position, words in reversed(inserts):
-            text = text[:position] + words + text[position:]
-        return text
 
     def _launcher(self, contract: KernelContract) -> str:
         fields = "".join(
@@ -109,6 +97,38 @@ class KernelUnit:
         )
 
 
+# What is read from a file depends on its text alone, and every device of a process asks for it anew.
+@lru_cache(maxsize=512)
+def _contracts(file: Path, text: str) -> tuple[KernelContract, ...]:
+    return parse_file(file)
+
+
+@lru_cache(maxsize=512)
+def _includes(text: str) -> tuple[str, ...]:
+    return tuple(_INCLUDE.findall(text))
+
+
+@lru_cache(maxsize=512)
+def _with_index_parameters(text: str, plain: frozenset[str]) -> str:
+    """``text`` with the built-in indices as parameters of the kernels in ``plain``."""
+    code = blank(text)
+    inserts = []
+    for head in _KERNEL_HEAD.finditer(code):
+        if head[1] in plain:
+            close = matching(code, head.end() - 1)
+            empty = not code[head.end() : close].strip()
+            inserts.append((close, "FH_INDEX_PARAMETERS" if empty else ", FH_INDEX_PARAMETERS"))
+    for position, words in reversed(inserts):
+        text = text[:position] + words + text[position:]
+    return text
+
+
+@lru_cache(maxsize=1024)
+def resolved(path: Path) -> Path:
+    """``path.resolve()``, asked once a process: it looks at every folder on the way."""
+    return path.resolve()
+
+
 def include_closure(file: Path, root: Path) -> dict[Path, str]:
     """Text of every file that ``file`` includes by quotes, directly or not. Names are relative to the includer or
     to ``root``; what is found in neither place is left to the compiler to report."""
@@ -116,8 +136,8 @@ def include_closure(file: Path, root: Path) -> dict[Path, str]:
     waiting = [(file, file.read_text())]
     while waiting:
         origin, text = waiting.pop()
-        for name in _INCLUDE.findall(text):
-            path = next((p.resolve() for p in (origin.parent / name, root / name) if p.is_file()), None)
+        for name in _includes(text):
+            path = next((resolved(p) for p in (origin.parent / name, root / name) if p.is_file()), None)
             if path and path not in found:
                 found[path] = path.read_text()
                 waiting.append((path, found[path]))
@@ -129,9 +149,10 @@ def _dynamic_pointer(match: re.Match[str]) -> str:
     return f"{match[1]}* const {match[2]} = ({match[1]}*)fh_dynamic_shared;" + "\n" * match[0].count("\n")
 
 
+@lru_cache(maxsize=512)  # a header is looked at with every file that includes it
 def blank(text: str) -> str:
     """``text`` with comments and string contents as spaces, every other character where it was."""
-    return _COMMENT_OR_STRING.sub(lambda m: "\n".join(" " * len(line) for line in m[0].split("\n")), text)
+    return _COMMENT_OR_STRING.sub(lambda m: _VISIBLE.sub(" ", m[0]), text)
 
 
 def matching(code: str, start: int) -> int:
@@ -146,7 +167,8 @@ def matching(code: str, start: int) -> int:
     return len(code)
 
 
-def plain_kernels(texts: Iterable[str], kernels: Sequence[str]) -> frozenset[str]:
+@lru_cache(maxsize=512)
+def plain_kernels(texts: tuple[str, ...], kernels: tuple[str, ...]) -> frozenset[str]:
     """Those of ``kernels`` that neither meet other threads nor call, by name, anything that might.
 
     Goes by words alone, so it errs to the side of fibers: same-named functions count as one, and a word of

@@ -17,7 +17,7 @@ extern "C" __global__ void work(float* out, int N) {{ {body} }}
 
 
 def is_plain(body: str, helpers: str = "") -> bool:
-    return plain_kernels([helpers + KERNEL.format(body=body)], ["work"]) == {"work"}
+    return plain_kernels((helpers + KERNEL.format(body=body),), ("work",)) == {"work"}
 
 
 @pytest.mark.parametrize(
