@@ -75,7 +75,7 @@ class Pool {
     // state_ = generation of the job << 32 | OPEN | number of helpers inside
     static constexpr uint64_t OPEN = 1ull << 31;
     static constexpr uint64_t RUNNING_MASK = OPEN - 1;
-    static constexpr double SPIN_NS = 20000; // longer than the gap between two launches of a plan
+    static constexpr double SPIN_NS = 50000; // longer than the small launches of a plan that one thread runs alone
 
     struct Helper {
         Pool* pool;
