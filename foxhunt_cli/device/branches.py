@@ -17,6 +17,7 @@ from foxhunt_cli.device.base import CopyArray, Fill, Launch, Operation, Product
 from foxhunt_cli.kernels.slots import WHOLE, touched
 
 LATENCY_US, BYTES_PER_US = 2.5, 1.5e6  # the estimate: what any operation costs, and what its memory adds
+CROSSING_US = 1.5  # from the end of an operation to the start of one on another branch
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,7 @@ def assign(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """(order, branch of each): list scheduling, the longest way to the end first.
 
-    An operation goes where it can begin soonest; of equals to the branch of the last one it waits for, which then needs
-    no event, else to the lowest number.
+    An operation goes where it can begin soonest, of equals to the lowest number; to wait for another branch takes time.
     """
     after: list[list[int]] = [[] for _ in before]
     for index, needs in enumerate(before):
@@ -131,12 +131,13 @@ def assign(
     branch, order = [0] * len(before), []
     while ready:
         _, index = heapq.heappop(ready)
-        last = max(before[index], key=lambda need: (ends[need], need), default=None)
-        possible = 0.0 if last is None else ends[last]
-        home = 0 if last is None else branch[last]
-        chosen = min(range(branches), key=lambda b: (max(free[b], possible), b != home, b))
-        branch[index], ends[index] = chosen, max(free[chosen], possible) + costs[index]
-        free[chosen] = ends[index]
+        starts = [
+            max([free[b], *(ends[need] + (CROSSING_US if branch[need] != b else 0.0) for need in before[index])])
+            for b in range(branches)
+        ]
+        chosen = starts.index(min(starts))
+        branch[index] = chosen
+        free[chosen] = ends[index] = starts[chosen] + costs[index]
         order.append(index)
         for follower in after[index]:
             waiting[follower] -= 1
