@@ -37,20 +37,17 @@ enum Controller {
     RUN_DISTILL_TEMPERATURE = 1 << 12,
     RUN_LOSS_BALANCE = 1 << 13,
     RUN_LEARNING_RATE = 1 << 14,
-    RUN_ATOM_SPAN = 1 << 15,
 };
 
 // rl_rollout_end: trade averages, reward, its statistics, signals of the market side, controllers.
 // launch: blocks (T*B + 511) // 512, block 128
-// updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, atom_span_window, parts_reward
-// updates: blocks_done
+// updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, parts_reward, blocks_done
 // fuses: ema_update_on_done, rl_fused_reward_pipeline, rl_reward_statistics, action_entropy_per_step
 // fuses: rl_event_counters, rl_market_statistics, rl_unit_statistics, rl_dones_ema, rl_step_counter_update
 // fuses: rl_controller_reward_clamp, rl_controller_gates, rl_controller_gamma, rl_controller_target_tau
 // fuses: rl_controller_ppo_clip, rl_controller_ppo_ratio_clamp, rl_controller_entropy_coef
 // fuses: rl_controller_rollout_steps, rl_controller_per_alpha, rl_controller_per_beta, rl_controller_distill_lambda
 // fuses: rl_controller_distill_temperature, rl_controller_loss_balance, rl_controller_learning_rate
-// fuses: rl_controller_atom_span
 // A block has SIGNAL_PART moments: their rewards, and what they add to every signal (the first B also what their rows are
 // at the end); the last block to finish adds the blocks up, a warp a signal makes of the totals what it will, then one
 // thread runs the controllers one by one. parts_reward [ROLLOUT_COLUMNS, blocks].
@@ -67,7 +64,7 @@ extern "C" __global__ void rl_rollout_end(
     const int* __restrict__ position_lots, const int* __restrict__ trade_open_step, const int* __restrict__ unit_lots,
     const float* __restrict__ unit_trail, const int* __restrict__ unit_age, const float* isv_seed,
     const unsigned int* adam_step, float* isv, float* action_share_ema, unsigned int* controller_age,
-    unsigned int* lr_halvings, float* loss_abs_ema, float* atom_span_window, float* atom_span_before,
+    unsigned int* lr_halvings, float* loss_abs_ema,
     float* __restrict__ reward_usd, float* __restrict__ reward_scaled, float* __restrict__ reward, float* parts_reward,
     unsigned int* blocks_done, float fee_usd, int realised_reward, int averages, int controllers, int plateau, int T,
     int B) {
@@ -147,8 +144,5 @@ extern "C" __global__ void rl_rollout_end(
     if (controllers & RUN_LOSS_BALANCE) controller_loss_balance_thread(isv, controller_age, loss_abs_ema);
     if (controllers & RUN_LEARNING_RATE) {
         controller_learning_rate_thread(isv, isv_seed, adam_step, lr_halvings, plateau);
-    }
-    if (controllers & RUN_ATOM_SPAN) {
-        controller_atom_span_thread(isv, atom_span_window, atom_span_before, realised_reward);
     }
 }

@@ -56,6 +56,7 @@ FROZEN: dict[str, frozenset[str]] = {
 }
 
 _BEFORE_REWARD = ("reward_scale",)
+_APART = ("atom_span",)  # where it stands depends on the reward
 _ROWS = "T*B"
 
 
@@ -77,20 +78,30 @@ def judged_step(t: int, features: str = "h_bar", *, evaluation: bool = False) ->
     return [_row_q(t, features), Stage("rl_rollout_judged", {**at(t), "evaluation": str(int(evaluation))})]
 
 
-def end_of_rollout(frozen: Collection[str], *, plateau: bool, reproject: bool) -> list[Step | Fused]:
-    """Between the last environment step and the learning: averages, reward, signals, controllers.
+def atom_span(frozen: Collection[str] = frozenset(), *, reproject: bool) -> list[Step]:
+    """The span of the critic's atoms; reproject: its weights follow where the span has grown.
 
-    plateau: the learning rate halves on a plateau. reproject: the critic's weights follow a grown atom span (the
-    symmetric span of mark-to-market rewards). Which span rule runs is the dimension ``realised_reward``.
+    The symmetric span of mark-to-market rewards looks at the targets of the iteration before alone, so it may stand
+    where an iteration begins: what the critic says of this iteration's states need not wait for the rollout. That of
+    realised rewards follows the reward's clamp, behind ``end_of_rollout``. Which runs is the dimension
+    ``realised_reward``.
+    """
+    if "atom_span" in _known(frozen):
+        return []
+    return [Stage(CONTROLLERS["atom_span"]), *([Stage("rl_atom_span_reproject")] if reproject else ())]
+
+
+def end_of_rollout(frozen: Collection[str], *, plateau: bool) -> list[Step | Fused]:
+    """Between the last environment step and the learning: averages, reward, signals, controllers but the atom span's.
+
+    plateau: the learning rate halves on a plateau.
     """
     scale = before_reward_controllers(frozen)
-    controllers = after_rollout_controllers(frozen, plateau=plateau, reproject=reproject)
-    grown = [step for step in controllers if step == Stage("rl_atom_span_reproject")]
-    steps = (*rollout.after_rollout(scale), *controllers[: len(controllers) - len(grown)])
+    steps = (*rollout.after_rollout(scale), *after_rollout_controllers(frozen, plateau=plateau))
     once = {"averages": str(int(not scale)), "plateau": str(int(plateau)), **_running(frozen)}
     once |= {"blocks_done": "rollout_done"}
     first = rollout.averages_and(scale) if scale else []
-    return [Fused((*first, Stage("rl_rollout_end", once)), steps, exact=True), *grown]
+    return [Fused((*first, Stage("rl_rollout_end", once)), steps, exact=True)]
 
 
 def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Step]:
@@ -98,17 +109,13 @@ def before_reward_controllers(frozen: Collection[str] = frozenset()) -> list[Ste
     return [Stage(CONTROLLERS[name]) for name in _BEFORE_REWARD if name not in _known(frozen)]
 
 
-def after_rollout_controllers(
-    frozen: Collection[str] = frozenset(), *, plateau: bool = True, reproject: bool = False
-) -> list[Step]:
+def after_rollout_controllers(frozen: Collection[str] = frozenset(), *, plateau: bool = True) -> list[Step]:
     """Behind the rollout's signals and ``rl_step_counter_update``; parameters as of ``end_of_rollout``."""
     steps: list[Step] = []
     for name, launched in CONTROLLERS.items():
-        if name in _known(frozen) or name in _BEFORE_REWARD:
+        if name in _known(frozen) or name in (*_BEFORE_REWARD, *_APART):
             continue
         steps.append(Stage(launched, {"plateau": str(int(plateau))} if name == "learning_rate" else {}))
-    if reproject and "atom_span" not in frozen:
-        steps.append(Stage("rl_atom_span_reproject"))
     return steps
 
 
@@ -152,7 +159,7 @@ def _row_q(t: int, features: str) -> Stage:
 
 def _running(frozen: Collection[str]) -> dict[str, str]:
     """What tells the kernel of all controllers which of them run: their bits, and spares for states of the others."""
-    running = [name for name in CONTROLLERS if name not in _known(frozen)]
+    running = [name for name in CONTROLLERS if name not in _known(frozen) and name not in _APART]
     bits = sum(1 << index for index, name in enumerate(CONTROLLERS) if name in running)
     used = {param.name for name in running for param in kernel(CONTROLLERS[name]).params}
     return {"controllers": str(bits), **{name: spare(name) for name in STATE if name not in used}}

@@ -23,12 +23,15 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     """
     critic_on = shape.critic and learn_critic
     to_encoder = critic.encoder_lesson(shape) if critic_on else ()
+    span = control.atom_span(shape.frozen, reproject=shape.critic and shape.reproject)
     steps: list[Step | Fused] = [
+        *(span if shape.reproject else ()),
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),
         *environment_steps(shape, policy_head.draw(), track=shape.injects),
         *encoding.behind_steps(shape),
-        *control.end_of_rollout(shape.frozen, plateau=shape.plateau, reproject=shape.critic and shape.reproject),
+        *control.end_of_rollout(shape.frozen, plateau=shape.plateau),
+        *(() if shape.reproject else span),
         *(critic.store(shape) if shape.critic else ()),
         *learn.update(shape, critic.teach(shape) if critic_on else (), to_encoder),
         *learn.further_passes(shape, critic.lesson(shape) if critic_on else (), to_encoder),

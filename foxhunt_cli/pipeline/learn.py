@@ -106,8 +106,8 @@ def _pass(
     rows = shape.rollout * shape.batch
     heads = [supervised.update(rows, first=True, frd_ready=ready, labelled=again)] if shape.supervised else []
     return [
-        *policy.losses(again=again),
         *heads,
+        *policy.losses(again=again),
         *lessons,
         policy.backward(rows, first=not heads, context=context),
         *encoder_lessons,

@@ -126,10 +126,8 @@ def _gates_of_run(device: Device, label: str, config: RunConfig, market: MarketD
 def _bootstrap(run: _Run) -> Gate:
     """G1: at the start the controlled slots hold their seeds, and the controllers leave a cold vector alone."""
     device, seeds = run.engine.device, start_isv(run.config, run.data)
-    steps = [
-        *control.before_reward_controllers(),
-        *(s for s in control.after_rollout_controllers() if s.kernel != "rl_atom_span_reproject"),
-    ]
+    after = (*control.after_rollout_controllers(), *control.atom_span(reproject=False))
+    steps = [*control.before_reward_controllers(), *after]
     arrays = _scratch(device, steps, run.engine.dims)
     for name in ("isv", "isv_seed"):
         device.write(arrays[name], seeds)

@@ -19,6 +19,8 @@ from foxhunt_cli.nets.params import lay_out
 from foxhunt_cli.oracles.base import run_case, suites
 from foxhunt_cli.pipeline import control
 from foxhunt_cli.pipeline.build import build, kernels_of
+from foxhunt_cli.pipeline.iteration import training
+from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage
 
 ORDERS = ("forward", "reverse", "random:7")
@@ -32,7 +34,8 @@ def _names(steps) -> list[str]:
 
 
 def _all_controllers(frozen=frozenset()) -> list[str]:
-    return _names([*control.before_reward_controllers(frozen), *control.after_rollout_controllers(frozen)])
+    behind = (*control.after_rollout_controllers(frozen), *control.atom_span(frozen, reproject=False))
+    return _names([*control.before_reward_controllers(frozen), *behind])
 
 
 def test_every_controller_runs_once_and_a_frozen_one_not_at_all():
@@ -50,9 +53,11 @@ def test_an_unknown_controller_is_refused_with_its_name():
 
 
 def test_weights_follow_the_span_only_where_it_may_grow():
-    assert "rl_atom_span_reproject" in _names(control.after_rollout_controllers(reproject=True))
-    frozen = control.after_rollout_controllers(frozenset({"atom_span"}), reproject=True)
-    assert "rl_atom_span_reproject" not in _names(frozen)
+    assert _names(control.atom_span(reproject=True)) == ["rl_controller_atom_span", "rl_atom_span_reproject"]
+    assert control.atom_span(frozenset({"atom_span"}), reproject=True) == []
+    names = {reproject: kernels_of(training(Shape(2, reproject=reproject))) for reproject in (True, False)}
+    assert all(own.count("rl_controller_atom_span") == 1 for own in names.values())
+    assert [("rl_atom_span_reproject" in own) for own in names.values()] == [True, False]
 
 
 def test_the_ratio_clamp_reads_the_clip_of_this_iteration():
@@ -155,7 +160,8 @@ def test_the_lists_run_as_they_are(devices):
     steps = [Stage("rl_action_begin", {"t": str(t)}) for t in range(2)]
     for t in range(2):
         steps += control.entry_gates(t, "h")
-    steps += [*control.before_reward_controllers(), *control.after_rollout_controllers(reproject=True)]
+    steps += [*control.before_reward_controllers(), *control.after_rollout_controllers()]
+    steps += control.atom_span(reproject=True)
     steps += control.after_updates_controllers()
     arrays = _arrays(device, steps, lay_out([*policy.PARAMETERS, *c51.PARAMETERS, *frd.PARAMETERS], DIMS), seeds)
     device.write(arrays["action_drawn"], np.full((2, 3), 6, np.int8))
