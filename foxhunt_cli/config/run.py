@@ -70,7 +70,7 @@ class RunConfig(BaseModel):
     graph: bool = True
     """Replay each iteration as one recorded graph (CUDA). False runs the same list one kernel at a time."""
 
-    branches: int = Field(1, ge=1, le=16)
+    branches: int = Field(4, ge=1, le=16)
     """Branches of that graph: operations of which none needs another run at the same time. 1 = one after the other."""
 
     fused: bool = True
