@@ -97,7 +97,7 @@ def _pass(
     *,
     again: bool = False,
 ) -> list[Step | Fused]:
-    """Losses, backward, update. The supervised heads write grad_h first, the others add to it.
+    """Losses, backward, update. The supervised heads write grad_h first: they need no advantages; the others add to it.
 
     What the critic teaches comes last of the heads: its values take longest, and the others need not wait for them.
     """
