@@ -43,7 +43,7 @@ _BEFORE_REPLAY = {
     "distillation": r"rl_path_next|rl_atom_support|c51( |$)|rl_c51_|rl_tau|iqn |rl_iqn|rl_ensemble|rl_action_gap"
     r"|rl_q_pi|rl_distill|rl_kl_reference",
     "policy and value backward": r"(pi|v) grad|rl_policy_backward",
-    "supervised heads": r"gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
+    "supervised heads": r"zero grad_h|gpu_gather_frd|(rl_)?(frd|direction|outcome)[ _]",
     "critic gradient": r"rl_moment_batch|rl_path_targets|rl_sample_noise|rl_noisy|zero c51|zero critic_grad|argmax_exp"
     r"|rl_q_|rl_sample_tau|rl_add_encoding",
     "optimiser": r"rl_grad_|rl_adam",
