@@ -77,6 +77,15 @@ def test_operands_fills_and_copies_count(launch) -> None:
     assert dependencies(operations) == ((), (0,), (1,), (2,), (1,))
 
 
+def test_everything_a_product_takes_counts() -> None:
+    """What it adds is read, sums of columns are written."""
+    a, b, out, added, sums = floats(4, 3), floats(3, 5), floats(4, 5), floats(4, 5), floats(1, 5)
+    product = Product(a, b, out, addend=added, column_sums=sums)
+    assert dependencies([Fill(added), Fill(sums), product, Fill(added), Fill(sums)]) == ((), (), (0, 1), (2,), (2,))
+    arrays = [v for v in vars(product).values() if isinstance(v, np.ndarray)]
+    assert len(accesses(product)) == len(arrays) == 5
+
+
 def test_a_condition_is_read(launch) -> None:
     flag, a, b = np.zeros(1, np.int32), floats(8), floats(8)
     conditional: list[Operation] = [Fill(flag), launch("copy", a, b, flag), Fill(a, flag), Fill(flag)]
