@@ -39,7 +39,8 @@ PROGRAMS = {
     "train": [*_TRAIN, "--steps", "64", "--replay-batch", "64"],
     "seed": [*_TRAIN, "--steps", "16", "--preset", "seed"],
 }
-OPTIONS = "--target-processes application-only --launch-timeout 3600 --print-limit 20 --error-exitcode 9".split()
+OPTIONS = ["--target-processes", "application-only", "--launch-timeout", "3600", "--print-limit", "20"]
+OPTIONS += ["--error-exitcode", "9"]
 CLEAN, FOUND, CUT = "clean", "found", "cut"
 GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there are
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
