@@ -39,8 +39,6 @@ PROGRAMS = {
     "train": [*_TRAIN, "--steps", "64", "--replay-batch", "64"],
     "seed": [*_TRAIN, "--steps", "16", "--preset", "seed"],
 }
-OPTIONS = ["--target-processes", "application-only", "--launch-timeout", "3600", "--print-limit", "20"]
-OPTIONS += ["--error-exitcode", "9"]
 CLEAN, FOUND, CUT = "clean", "found", "cut"
 GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there are
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
@@ -151,7 +149,8 @@ class Watch:
         return [name for name in (*self.programs, *self.cases) if name not in self.outcomes]
 
     def _command(self, *program: str) -> list[str]:
-        return ["compute-sanitizer", "--tool", self.tool, *OPTIONS, sys.executable, *program]
+        own = ["--target-processes", "application-only", "--print-limit", "20", "--error-exitcode", "9"]
+        return ["compute-sanitizer", "--tool", self.tool, *own, sys.executable, *program]
 
     def _program(self, name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:

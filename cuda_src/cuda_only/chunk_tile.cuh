@@ -12,6 +12,16 @@
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
+// Of a row of sums (a: columns 2 t and 2 t + 1, b: 8 + 2 t and the next) four adjacent columns a lane, from four_column(t)
+// on: neighbouring lanes trade. By all lanes.
+static __device__ __forceinline__ float4 four_columns(float a0, float a1, float b0, float b1, int t) {
+    const bool odd = t & 1;
+    const float c0 = __shfl_xor_sync(0xffffffffu, odd ? a0 : b0, 1), c1 = __shfl_xor_sync(0xffffffffu, odd ? a1 : b1, 1);
+    return odd ? make_float4(c0, c1, b0, b1) : make_float4(a0, a1, c0, c1);
+}
+
+static __device__ __forceinline__ int four_column(int t) { return t % 2 * 8 + t / 2 * 4; }
+
 // The lane's number, newly each time: what is computed from it is computed again where it is needed. Kept from chunk to
 // chunk, the many addresses in shared memory would leave no registers for the sums.
 static __device__ __forceinline__ int fresh(int lane) {
@@ -26,7 +36,7 @@ static __device__ __forceinline__ float2 two_at(const float* from) { return *(co
 
 static __device__ __forceinline__ void put_two(float* to, float a, float b) { *(float2*)to = make_float2(a, b); }
 
-// 16 snapshots x 32 columns, rounded to TF32: B and C, or x and dy of a head.
+// 16 snapshots x 32 columns of operands: B and C, or x and dy of a head.
 struct ChunkTile {
     alignas(16) float v[CHUNK * 32];
 

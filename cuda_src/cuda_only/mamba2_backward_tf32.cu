@@ -3,8 +3,8 @@
 // Does what mamba2_norm_backward, mamba2_scan_backward_bc, _x and _dt and mamba2_conv_backward do (nets/mamba2.cu), after
 // mamba2_chunk_forward. It walks the chunks once, backward in time: the state before each was kept, everything else of
 // the forward is computed again. Sums over the row go to one line of parts; encoder_sum_parts adds the lines.
-// Bytes a token: 2,230 read, 1,184 written. While a chunk is worked on the one before it is copied to shared memory.
-// Three barriers a chunk. Shared memory: 104 kB, dynamic. Edge cases: mamba2_chunk.cuh.
+// Bytes a token: 2,212 read, 1,184 written. While a chunk is worked on the one before it is copied to shared memory.
+// Three barriers a chunk. Shared memory: 101 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_chunk_scan.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -17,18 +17,19 @@ static __device__ __forceinline__ void head_backward(BackShared* row, BackCarry*
     float rstd[2], slope[2][4];
 #pragma unroll
     for (int r = 0; r < 2; ++r) rstd[r] = g + 8 * r < n ? a.rstd[row_at(q * CHUNK + g + 8 * r, a.B, 1)] : 0.0f;
-    const ChunkSteps steps = chunk_steps(row->steps[head], in.proj, values[0], -values[1] * CHUNK_LOG2_E, n, head, lane);
-    ChunkSums y = output_again(row, in, steps, slope, values[2], head, lane);
-    gate_parts(row, carry, in, y, rstd, head, g, t);
+    const OwnStep own = find_steps(row->steps[head], in.proj, values[0], -values[1] * CHUNK_LOG2_E, n, head, lane);
+    ChunkSums y = output_again(row, in, own.of_chunk(lane), slope, values[2], head, lane);
+    ChunkSums gates;
+    gate_parts(row, carry, in, &gates, y, rstd, head, g, t);
     __syncthreads();  // the norm's means are there
-    gate_backward(row, a, in, &y, rstd, q, n, head, lane);
+    gate_backward(row, a, in, &y, gates, rstd, q, n, head, lane);
     __syncwarp();  // x and dy are there
     StepTerms terms = {};
     const float behind = carry->log_decay;
     ChunkLeft n_turned;
-    channels_backward(*row, carry, &terms, &n_turned, a, in, steps, slope, values[2], q, n, head, lane);
-    maps_backward(row, carry, &terms, n_turned, in.state[head], steps, head, lane);
-    step_gradients(carry, a, terms, steps, behind, values[1], q, n, head, lane);
+    channels_backward(*row, carry, &terms, &n_turned, a, in, own, slope, values[2], q, n, head, lane);
+    maps_backward(row, carry, &terms, n_turned, in.state[head], own, head, lane);
+    step_gradients(carry, a, terms, own, behind, values[1], q, n, head, lane);
 }
 
 static __device__ __forceinline__ void backward_row(const BackArrays& a, BackShared* row) {

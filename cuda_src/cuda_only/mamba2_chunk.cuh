@@ -16,7 +16,6 @@
 
 #define CHUNK_THREADS (32 * MAMBA_HEADS)
 #define CHUNK_STRIDE (MAMBA_PROJ + 4)     // floats between snapshots: pairs of them 24 banks apart
-#define CHUNK_STATES (MAMBA_INNER * MAMBA_STATE)  // of a row: as many as a chunk has channels
 #define CHUNK_BC_COLUMN (MAMBA_XBC_COLUMN + MAMBA_INNER)  // first column of B in the in-projection
 #define CHUNK_LOG2_E 1.44269504f
 
@@ -33,20 +32,31 @@ static __device__ __forceinline__ int chunk_size(int q, int W) { return W - q * 
 static __device__ __forceinline__ int chunk_count(int W) { return (W + CHUNK - 1) / CHUNK; }
 
 // Where the states of the block's row before chunk q > 0 are kept, in a buffer of 128 floats a token: in the place of the
-// chunk before it, which is whole. A head's 16 channels x 16 states lie together.
+// chunk before it, which is whole and has as many channels as a row has states. A head's 16 channels x 16 states lie
+// together.
 static __device__ __forceinline__ long long states_at(int q, int B) {
     return ((long long)(q - 1) * CHUNK * B + (long long)blockIdx.x * CHUNK) * MAMBA_INNER;
 }
 
-// Floats from a head's first state to that of a channel and a state, both as kept and in shared memory: channels and states
-// can both be read as rows without conflict. The others of a lane are an exclusive or with a constant away.
-static __device__ __forceinline__ constexpr int state_place(int channel, int state) {
-    return (channel * 16 ^ (channel >> 1 & 1) << 4 ^ ((channel >> 2 ^ channel >> 1) & 1) << 3) ^ state;
+// How a head's states are kept: what lies in a lane's registers as sums of channels x states (chunk_tile.cuh) in two pieces
+// of 16 bytes, 512 bytes apart; halves of pieces and pairs of channels trade places so that the turned states, too, are
+// read without conflict. Floats to a lane's first piece, and whether its halves are exchanged.
+static __device__ __forceinline__ int state_piece(int lane) {
+    const int g = lane / 4;
+    return ((g ^ (g >> 2 & 1)) * 4 + lane % 4) * 4;
 }
 
-#define STATE_EIGHT 8         // states
-#define STATE_NEXT 16         // channel
-#define STATE_LOWER (8 * 16)  // channels
+static __device__ __forceinline__ bool state_swapped(int lane) { return lane >> 3 & 1; }
+
+// Floats to a lane's first turned state: channel 2 t, state g. The others are an exclusive or with a constant away.
+static __device__ __forceinline__ int turned_place(int lane) {
+    const int g = lane / 4, t = lane % 4;
+    return (2 * t ^ t >> 1) * 16 + (g >> 1) * 4 + ((g & 1) ^ (t & 1) * 2);
+}
+
+#define STATE_HALF 128   // the next eight states
+#define TURNED_NEXT 16   // the next channel
+#define TURNED_LOWER 2   // eight channels on
 
 // Starts the copy of chunk q, every warp its share; bytes: that others copy as well. Behind the window the last snapshot is
 // repeated: with dt = 0 it is worth nothing. A copy's addresses are the same in all lanes: one thread starts it.
@@ -137,41 +147,55 @@ static __device__ __forceinline__ void convolve_bc(ChunkTile* tile, const ChunkI
     for (int e = 0; e < 2; ++e) tile->v[ChunkTile::at(i + e, c)] = __uint_as_float(to_operand(pre[e] * chunk_sigmoid(pre[e])));
 }
 
-// A head's step sizes in a chunk: dt with its slope, and log2 of the decay from the chunk's start, of a lane's own snapshot
-// in registers, of all in shared memory: [log, dt] of each. As rows and columns lie, row r is snapshot g + 8 r, columns
-// [s][e] snapshot 8 s + 2 t + e.
+// The step sizes of a head as rows and columns of a chunk lie, and log2 of the decay from its start: row r is snapshot
+// g + 8 r, column [s][e] snapshot 8 s + 2 t + e.
 struct ChunkSteps {
-    float dt, slope, log, log_end;
-    const float *rows, *columns;
+    float row_log[2], row_dt[2], column_log[2][2], column_dt[2][2], log_end;
 
     // exp of a difference of logs.
     static __device__ __forceinline__ float power(float log2) { return lanes_exp2(log2); }
+};
 
-    __device__ __forceinline__ float row_log(int r) const { return rows[16 * r]; }
-    __device__ __forceinline__ float row_dt(int r) const { return rows[16 * r + 1]; }
-    __device__ __forceinline__ float column_log(int s, int e) const { return columns[16 * s + 2 * e]; }
-    __device__ __forceinline__ float column_dt(int s, int e) const { return columns[16 * s + 2 * e + 1]; }
+// The same of a lane's own snapshot, lane % 16, with the slope of dt; of all in shared memory, [log, dt] of each: reading
+// them again where they are needed costs less than the registers.
+struct OwnStep {
+    float dt, slope, log_end;
+    const float* all;
+
+    __device__ __forceinline__ ChunkSteps of_chunk(int lane) const {
+        ChunkSteps steps;
+        steps.log_end = log_end;
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+            const float2 row = two_at(all + 2 * (lane / 4 + 8 * k));
+            const float4 columns = *(const float4*)(all + 4 * (lane % 4) + 16 * k);
+            steps.row_log[k] = row.x, steps.row_dt[k] = row.y;
+            steps.column_log[k][0] = columns.x, steps.column_dt[k][0] = columns.y;
+            steps.column_log[k][1] = columns.z, steps.column_dt[k][1] = columns.w;
+        }
+        return steps;
+    }
 };
 
 // rate: -exp(a_log) log2 e of the head. all: 16 pairs of this warp.
-static __device__ __forceinline__ ChunkSteps chunk_steps(float* all, const ChunkInputs& inputs, float dt_bias, float rate,
-                                                         int n, int head, int lane) {
+static __device__ __forceinline__ OwnStep find_steps(float* all, const ChunkInputs& inputs, float dt_bias, float rate, int n,
+                                                     int head, int lane) {
     const int i = lane % CHUNK;
-    ChunkSteps steps;
+    OwnStep own;
     const float raw = inputs.snapshot[ROW_BEFORE + i][MAMBA_DT_COLUMN + head] + dt_bias;
-    steps.dt = i < n ? softplus(raw) : 0.0f;
-    steps.slope = i < n ? chunk_sigmoid(raw) : 0.0f;
-    steps.log = rate * steps.dt;
+    own.dt = i < n ? softplus(raw) : 0.0f;
+    own.slope = i < n ? chunk_sigmoid(raw) : 0.0f;
+    float log = rate * own.dt;
 #pragma unroll
     for (int step = 1; step < CHUNK; step *= 2) {
-        const float before = __shfl_up_sync(REDUCE_FULL_WARP, steps.log, step);
-        if (i >= step) steps.log += before;
+        const float before = __shfl_up_sync(REDUCE_FULL_WARP, log, step);
+        if (i >= step) log += before;
     }
-    steps.log_end = warp_broadcast(steps.log, CHUNK - 1);
-    if (lane < CHUNK) put_two(all + 2 * i, steps.log, steps.dt);
+    own.log_end = warp_broadcast(log, CHUNK - 1);
+    if (lane < CHUNK) put_two(all + 2 * i, log, own.dt);
     __syncwarp();
-    steps.rows = all + 2 * (lane / 4), steps.columns = all + 4 * (lane % 4);
-    return steps;
+    own.all = all;
+    return own;
 }
 
 // y in rows g and g + 8: with M and the state before the chunk; cb: C_i B_j; x: turned operand.
@@ -183,13 +207,13 @@ static __device__ __forceinline__ ChunkSums chunk_output(const ChunkSums& cb, co
     multiply(&y, c, state);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const float kept = ChunkSteps::power(steps.row_log(r));
+        const float kept = ChunkSteps::power(steps.row_log[r]);
 #pragma unroll
         for (int k = 0; k < 4; ++k) {
             const int s = k / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
             y.v[s][2 * r + e] *= kept;
-            const float decay = ChunkSteps::power(steps.row_log(r) - steps.column_log(s, e));
-            const float through = cb.v[s][2 * r + e] * (decay * steps.column_dt(s, e));
+            const float decay = ChunkSteps::power(steps.row_log[r] - steps.column_log[s][e]);
+            const float through = cb.v[s][2 * r + e] * (decay * steps.column_dt[s][e]);
             m.v[s][2 * r + e] = order > 0 ? through : order == 0 ? through + skip : 0.0f;
         }
     }

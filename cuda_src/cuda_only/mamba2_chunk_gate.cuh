@@ -68,23 +68,24 @@ static __device__ __forceinline__ void load_chunk(BackInputs* to, CopyBarrier* f
 
 // The head's state before the chunk: outer channels, inner states; turned the other way round.
 static __device__ __forceinline__ ChunkRight state_operand(const float* state, int lane) {
-    const int place = state_place(lane / 4, lane % 4 * 2);
+    const bool swapped = state_swapped(lane);
     ChunkRight operand;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        const float2 two = two_at(state + (place ^ k % 2 * STATE_LOWER ^ k / 2 * STATE_EIGHT));
-        operand.at(k / 2, k % 2, 0) = to_operand(two.x), operand.at(k / 2, k % 2, 1) = to_operand(two.y);
+    for (int s = 0; s < 2; ++s) {
+        const float4 four = *(const float4*)(state + state_piece(lane) + STATE_HALF * s);
+        operand.at(s, 0, 0) = to_operand(swapped ? four.z : four.x), operand.at(s, 0, 1) = to_operand(swapped ? four.w : four.y);
+        operand.at(s, 1, 0) = to_operand(swapped ? four.x : four.z), operand.at(s, 1, 1) = to_operand(swapped ? four.y : four.w);
     }
     return operand;
 }
 
 static __device__ __forceinline__ ChunkRight state_turned(const float* state, int lane) {
-    const int place = state_place(lane % 4 * 2, lane / 4);
+    const int place = turned_place(lane);
     ChunkRight operand;
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 2, e = k % 4 / 2;
-        operand.at(s, r, e) = to_operand(state[place ^ s * STATE_LOWER ^ e * STATE_NEXT ^ r * STATE_EIGHT]);
+        operand.at(s, r, e) = to_operand(state[place ^ s * TURNED_LOWER ^ e * TURNED_NEXT ^ r * STATE_HALF]);
     }
     return operand;
 }
@@ -113,7 +114,8 @@ static __device__ __forceinline__ ChunkSums output_again(BackShared* row, const 
 
 // The head's parts of the norm's mean, to shared memory, and of the norm weights' gradient.
 static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* carry, const BackInputs& in,
-                                                  const ChunkSums& y, const float (&rstd)[2], int head, int g, int t) {
+                                                  ChunkSums* gates, const ChunkSums& y, const float (&rstd)[2], int head,
+                                                  int g, int t) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int i = g + 8 * r, c = head * MAMBA_HEAD_DIM + 2 * t;
@@ -122,8 +124,10 @@ static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* ca
         for (int j = 0; j < 2; ++j) {
             const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
             const float2 w = two_at(&row->weights.norm[c + 8 * j]);
-            const float first = y.v[j][2 * r] * (z.x * chunk_sigmoid(z.x) * rstd[r] * d.x);
-            const float second = y.v[j][2 * r + 1] * (z.y * chunk_sigmoid(z.y) * rstd[r] * d.y);
+            float* gate = &gates->v[j][2 * r];
+            gate[0] = chunk_sigmoid(z.x), gate[1] = chunk_sigmoid(z.y);
+            const float first = y.v[j][2 * r] * (z.x * gate[0] * rstd[r] * d.x);
+            const float second = y.v[j][2 * r + 1] * (z.y * gate[1] * rstd[r] * d.y);
             carry->norm[j][0] += first, carry->norm[j][1] += second;
             mean = fmaf(first, w.x, fmaf(second, w.y, mean));
         }
@@ -133,8 +137,9 @@ static __device__ __forceinline__ void gate_parts(BackShared* row, BackCarry* ca
 }
 
 // dy and dz of a channel; swish, its gate and its norm weight times upstream gradient.
-static __device__ __forceinline__ float gate_gradient(float* dz, float z, float y, float weighted, float rstd, float mean) {
-    const float gate = chunk_sigmoid(z), swish = z * gate;
+static __device__ __forceinline__ float gate_gradient(float* dz, float z, float gate, float y, float weighted, float rstd,
+                                                      float mean) {
+    const float swish = z * gate;
     const float du = rstd * fmaf(-y * swish * rstd, mean, weighted);
     *dz = du * y * gate * fmaf(z, 1.0f - gate, 1.0f);
     return du * swish;
@@ -142,7 +147,8 @@ static __device__ __forceinline__ float gate_gradient(float* dz, float z, float 
 
 // dy in place of y, and into the head's tile behind x; dz to memory.
 static __device__ __forceinline__ void gate_backward(BackShared* row, const BackArrays& a, const BackInputs& in,
-                                                     ChunkSums* y, const float (&rstd)[2], int q, int n, int head, int lane) {
+                                                     ChunkSums* y, const ChunkSums& gates, const float (&rstd)[2], int q, int n, int head,
+                                                     int lane) {
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
 #pragma unroll
@@ -157,8 +163,8 @@ static __device__ __forceinline__ void gate_backward(BackShared* row, const Back
             const float2 z = two_at(&in.proj.snapshot[ROW_BEFORE + i][c + 8 * j]), d = two_at(&in.grad[i][c + 8 * j]);
             const float2 w = two_at(&row->weights.norm[c + 8 * j]);
             float *own = &y->v[j][2 * r], dz[2];
-            own[0] = gate_gradient(&dz[0], z.x, own[0], w.x * d.x, rstd[r], mean);
-            own[1] = gate_gradient(&dz[1], z.y, own[1], w.y * d.y, rstd[r], mean);
+            own[0] = gate_gradient(&dz[0], z.x, gates.v[j][2 * r], own[0], w.x * d.x, rstd[r], mean);
+            own[1] = gate_gradient(&dz[1], z.y, gates.v[j][2 * r + 1], own[1], w.y * d.y, rstd[r], mean);
             if (i < n) put_two(to + 8 * j, dz[0], dz[1]);
             put_row<MAMBA_HEAD_DIM>(&row->head[head], place, j, r, __uint_as_float(to_operand(own[0])),
                                     __uint_as_float(to_operand(own[1])));

@@ -1,4 +1,4 @@
-// The backward of a Mamba-2 block in chunks (mamba2_backward_tf32.cu), from dy to its inputs: scan, step sizes, convolution.
+// The backward of a Mamba-2 block in chunks (mamba2_backward_tf32.cu), from dy to its inputs: scan and step sizes.
 // A head a warp.
 //
 // With the notation of mamba2_chunk.cuh, H = dL/dS_end, Q_ij = dy_i x_j and N_ij = exp(c_i - c_j) dt_j Q_ij for j <= i:
@@ -8,7 +8,7 @@
 //   times x_k): each summand is a sum over N_ij (C_i B_j) with i != j, so nothing cancels; <H, S_end> starts it anew
 //   for every chunk, so that no rounding is carried from chunk to chunk.
 #pragma once
-#include "cuda_only/mamba2_chunk_gate.cuh"
+#include "cuda_only/mamba2_chunk_conv.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -26,12 +26,12 @@ static __device__ __forceinline__ void turned_maps(ChunkRight* m, ChunkLeft* n, 
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 4 / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
-        const float power = ChunkSteps::power(steps.column_log(s, e) - steps.row_log(r));
+        const float power = ChunkSteps::power(steps.column_log[s][e] - steps.row_log[r]);
         const float decay = order <= 0 ? power : 0.0f, x = xdy.v[s][k % 4], b = decay * bc.v[s][k % 4];
         terms->own[r] += order == 0 ? b * x : 0.0f, *skip_sum += order == 0 ? x : 0.0f;
         terms->future[r] += order < 0 ? b * x : 0.0f;
-        through.v[s][k % 4] = fmaf(b, steps.row_dt(r), order == 0 ? skip : 0.0f);
-        wanted.v[s][k % 4] = decay * steps.row_dt(r) * x;
+        through.v[s][k % 4] = fmaf(b, steps.row_dt[r], order == 0 ? skip : 0.0f);
+        wanted.v[s][k % 4] = decay * steps.row_dt[r] * x;
     }
     *m = operand_of<ChunkRight>(through), *n = operand_of<ChunkLeft>(wanted);
 }
@@ -43,8 +43,8 @@ static __device__ __forceinline__ ChunkLeft straight_map(StepTerms* terms, const
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 4 / 2, e = k % 2, order = later(r, s, g, 2 * t + e);
-        const float power = ChunkSteps::power(steps.row_log(r) - steps.column_log(s, e));
-        const float v = power * steps.column_dt(s, e) * dyx.v[s][k % 4];
+        const float power = ChunkSteps::power(steps.row_log[r] - steps.column_log[s][e]);
+        const float v = power * steps.column_dt[s][e] * dyx.v[s][k % 4];
         n.v[s][k % 4] = order >= 0 ? v : 0.0f;
         terms->past[r] += order > 0 ? v * cb.v[s][k % 4] : 0.0f;
     }
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 2, e = k % 4 / 2;
-        weighted.at(s, r, e) = times(dy.at(s, r, e), ChunkSteps::power(steps.column_log(s, e)));
+        weighted.at(s, r, e) = times(dy.at(s, r, e), ChunkSteps::power(steps.column_log[s][e]));
         carry->state.v[s][k % 4] *= kept;
     }
     multiply(&carry->state, weighted, c);
@@ -99,14 +99,14 @@ static __device__ __forceinline__ void carry_state(BackCarry* carry, const Chunk
 
 // Gradients of the head's step sizes; behind: <H, S_end>.
 static __device__ __forceinline__ void step_gradients(BackCarry* carry, const BackArrays& a, const StepTerms& terms,
-                                                      const ChunkSteps& steps, float behind, float rate, int q, int n,
+                                                      const OwnStep& own, float behind, float rate, int q, int n,
                                                       int head, int lane) {
     const int i = lane % CHUNK, from = i % 8 * 4;
     float change[2], direct[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const float future = group_sum<4>(terms.future[r]);
-        change[r] = group_sum<4>(terms.past[r]) - steps.row_dt(r) * future;
+        change[r] = group_sum<4>(terms.past[r]) - own.all[2 * (lane / 4 + 8 * r) + 1] * future;
         direct[r] = group_sum<4>(terms.own[r]) + future;
     }
     const float change_low = warp_broadcast(change[0], from), change_high = warp_broadcast(change[1], from);
@@ -118,81 +118,22 @@ static __device__ __forceinline__ void step_gradients(BackCarry* carry, const Ba
         if (i + step < CHUNK) log_decay += later;
     }
     log_decay += behind;
-    const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * steps.slope;
-    carry->a_log = fmaf(log_decay, -rate * steps.dt, carry->a_log);
+    const float grad = fmaf(-rate, log_decay, i < 8 ? direct_low : direct_high) * own.slope;
+    carry->a_log = fmaf(log_decay, -rate * own.dt, carry->a_log);
     carry->dt_bias += grad;
     float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + MAMBA_DT_COLUMN + head;
     if (lane < n) to[lane * a.B * MAMBA_PROJ] = grad;
 }
 
-// A column's convolution backward at two snapshots; out: gradients of the in-projection there.
-static __device__ __forceinline__ void convolve_back(TapSums* sums, float* out, const RowTaps& taps,
-                                                     const float (&in)[MAMBA_TAPS + 1], const PairGradient& grad) {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-        out[e] = 0.0f;
-        sums->bias += grad.v[e];
-#pragma unroll
-        for (int k = 0; k < MAMBA_TAPS; ++k) {
-            sums->tap[k] = fmaf(grad.v[e], in[e + k], sums->tap[k]);
-            out[e] = fmaf(taps.tap[MAMBA_TAPS - 1 - k], grad.v[e + k], out[e]);
-        }
-    }
-}
-
-// The pair's gradients and the three behind them, which the lanes `next` and `after` hold; what lies behind the last
-// pair comes from `behind`, of the first lanes. first: this lane has the first pair; second: or the second.
-static __device__ __forceinline__ PairGradient pair_gradient(const float (&own)[2], const float (&behind)[2], bool first,
-                                                             bool second, int next, int after) {
-    PairGradient grad;
-    grad.v[0] = own[0], grad.v[1] = own[1];
-    grad.v[2] = warp_broadcast(first ? behind[0] : own[0], next);
-    grad.v[3] = warp_broadcast(first ? behind[1] : own[1], next);
-    grad.v[4] = warp_broadcast(first || second ? behind[0] : own[0], after);
-    return grad;
-}
-
-// The head's channels: dx through SiLU and convolution to memory.
-static __device__ __forceinline__ void x_backward(BackCarry* carry, const BackShared& row, const BackArrays& a,
-                                                  const BackInputs& in, const ChunkSums& dx, const float (&slope)[2][4],
-                                                  int q, int n, int head, int lane) {
-    lane = fresh(lane);
-    const int g = lane / 4, t = lane % 4, quad = lane & ~3;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-        const int channel = head * MAMBA_HEAD_DIM + g + 8 * r;
-        const RowTaps taps = row.weights.taps(channel);
-        float own[2][2];
-#pragma unroll
-        for (int s = 0; s < 2; ++s) {
-#pragma unroll
-            for (int e = 0; e < 2; ++e) own[s][e] = dx.v[s][2 * r + e] * slope[s][r + 2 * e];
-        }
-#pragma unroll
-        for (int s = 0; s < 2; ++s) {
-            const PairGradient grad = pair_gradient(own[s], s == 0 ? own[1] : carry->ahead[r], t == 0, t == 1,
-                                                    quad | ((t + 1) & 3), quad | ((t + 2) & 3));
-            float inputs[MAMBA_TAPS + 1], out[2];
-            read_pair_inputs(inputs, in.proj, 8 * s + 2 * t, MAMBA_XBC_COLUMN + channel);
-            convolve_back(&carry->taps[r], out, taps, inputs, grad);
-            const int i = 8 * s + 2 * t;
-            float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + MAMBA_XBC_COLUMN;
-            if (i < n) to[i * a.B * MAMBA_PROJ + channel] = out[0];
-            if (i + 1 < n) to[(i + 1) * a.B * MAMBA_PROJ + channel] = out[1];
-        }
-        carry->ahead[r][0] = own[0][0], carry->ahead[r][1] = own[0][1];
-    }
-}
-
 // The gradients of the head's channels, through SiLU and convolution to memory; n_turned: N with the later snapshot inside.
 static __device__ __forceinline__ void channels_backward(const BackShared& row, BackCarry* carry, StepTerms* terms,
                                                          ChunkLeft* n_turned, const BackArrays& a,
-                                                         const BackInputs& in, const ChunkSteps& steps,
+                                                         const BackInputs& in, const OwnStep& own,
                                                          const float (&slope)[2][4], float skip, int q, int n, int head,
                                                          int lane) {
-    lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
+    const ChunkSteps steps = own.of_chunk(lane);
     ChunkSums bc, xdy, dx;
     ChunkRight m;
     clear_sums(&bc), clear_sums(&xdy), clear_sums(&dx);
@@ -203,7 +144,7 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, e = k % 2;
-        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
+        dx.v[s][k % 4] *= ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
     }
     multiply(&dx, read_columns<MAMBA_HEAD_DIM, ChunkLeft>(row.head[head], place), m);
     x_backward(carry, row, a, in, dx, slope, q, n, head, lane);
@@ -212,10 +153,11 @@ static __device__ __forceinline__ void channels_backward(const BackShared& row, 
 // The head's parts of dB and dC, which take the place of x and dy; then the state's gradient goes on.
 static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry* carry, StepTerms* terms,
                                                      const ChunkLeft& n_turned, const float* state,
-                                                     const ChunkSteps& steps, int head, int lane) {
+                                                     const OwnStep& own, int head, int lane) {
     lane = fresh(lane);
     const int g = lane / 4, t = lane % 4;
     const ChunkPlace place(lane);
+    const ChunkSteps steps = own.of_chunk(lane);
     ChunkTile* tile = &row->head[head];
     const ChunkRight b = right_rows<0>(row->bc, place), x = right_rows<0>(*tile, place);
     const ChunkLeft x_left = left_rows<0>(*tile, place);
@@ -228,8 +170,8 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     float products[2] = {0.0f, 0.0f}, kept[2], scale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log(r));
-        scale[r] = kept[r] * steps.row_dt(r);
+        kept[r] = ChunkSteps::power(steps.log_end - steps.row_log[r]);
+        scale[r] = kept[r] * steps.row_dt[r];
     }
     scale_rows(&db, b, scale, products);
 #pragma unroll
@@ -242,7 +184,7 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
     multiply(&cb, c, b);
     multiply(&dc, dy, state_turned(state, lane));
 #pragma unroll
-    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log(r));
+    for (int r = 0; r < 2; ++r) scale[r] = ChunkSteps::power(steps.row_log[r]);
     scale_rows(&dc, c, scale, products);
 #pragma unroll
     for (int r = 0; r < 2; ++r) terms->past[r] = fmaf(scale[r] * (1.0f / CHUNK_NEAREST), products[r], terms->past[r]);
@@ -251,30 +193,6 @@ static __device__ __forceinline__ void maps_backward(BackShared* row, BackCarry*
                 read_columns<MAMBA_STATE, ChunkRight>(row->bc, place), state_operand(state, lane));
     __syncwarp();  // everybody has read dy
     put_rows<MAMBA_STATE>(tile, dc, place);
-}
-
-// The warp's four columns of B and C: the heads' parts added, through SiLU and convolution to memory.
-static __device__ __forceinline__ void bc_backward(BackCarry* carry, const BackShared& row, const BackArrays& a,
-                                                   const BackInputs& in, int q, int n, int warp, int lane) {
-    const int c = 4 * warp + lane % 4, pair = lane / 4, i = 2 * pair;
-    const RowTaps taps = row.weights.taps(MAMBA_INNER + c);
-    float inputs[MAMBA_TAPS + 1], pre[2], own[2] = {0.0f, 0.0f}, out[2];
-    read_pair_inputs(inputs, in.proj, i, CHUNK_BC_COLUMN + c);
-    convolve_pair(taps, inputs, pre);
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-#pragma unroll
-        for (int head = 0; head < MAMBA_HEADS; ++head) own[e] += row.head[head].v[ChunkTile::at(i + e, c)];
-        const float gate = chunk_sigmoid(pre[e]);
-        own[e] *= gate * fmaf(pre[e], 1.0f - gate, 1.0f);
-    }
-    const PairGradient grad =
-        pair_gradient(own, carry->bc_ahead, pair == 0, pair == 1, (lane + 4) & 31, (lane + 8) & 31);
-    convolve_back(&carry->bc_taps, out, taps, inputs, grad);
-    float* to = a.grad_proj + row_at(q * CHUNK, a.B, MAMBA_PROJ) + CHUNK_BC_COLUMN;
-    if (i < n) to[i * a.B * MAMBA_PROJ + c] = out[0];
-    if (i + 1 < n) to[(i + 1) * a.B * MAMBA_PROJ + c] = out[1];
-    carry->bc_ahead[0] = own[0], carry->bc_ahead[1] = own[1];
 }
 
 // Sum over the eight lanes of one lane % 4.

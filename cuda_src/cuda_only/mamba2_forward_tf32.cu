@@ -1,10 +1,10 @@
 // A Mamba-2 block between its two projections, forward, on tensor cores: mamba2_chunk.cuh has the form.
 //
 // Does what mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward and mamba2_norm_forward do (nets/mamba2.cu). For
-// the backward it keeps, in the place of s, the states before each chunk but the first (mamba2_chunk.cuh, state_at), and
+// the backward it keeps, in the place of s, the states before each chunk but the first (mamba2_chunk.cuh, states_at), and
 // rstd. Bytes a token: 1,184 read, 512 written, and 516 more where the backward follows.
 // While a chunk is worked on the next one is copied to shared memory. Two barriers a chunk.
-// Shared memory: 51 kB, dynamic. Edge cases: mamba2_chunk.cuh.
+// Shared memory: 52 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_chunk.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void next_state(ChunkSums* state, ChunkRight x
     for (int k = 0; k < 8; ++k) {
         const int s = k / 4, r = k % 2, e = k % 4 / 2;
         state->v[s][k % 4] *= kept;
-        const float weight = ChunkSteps::power(steps.log_end - steps.column_log(s, e)) * steps.column_dt(s, e);
+        const float weight = ChunkSteps::power(steps.log_end - steps.column_log[s][e]) * steps.column_dt[s][e];
         weighted.at(s, r, e) = times(x.at(s, r, e), weight);
     }
     multiply(state, weighted, b_turned);
@@ -51,7 +51,8 @@ static __device__ __forceinline__ ChunkSums gated_chunk(ChunkSums* state, Forwar
         const float v = pre[k / 4][k % 4];
         x.at(k / 4, k % 2, k % 4 / 2) = to_operand(v * chunk_sigmoid(v));
     }
-    const ChunkSteps steps = chunk_steps(row->steps[head], inputs, values[0], values[1], n, head, lane);
+    const OwnStep own = find_steps(row->steps[head], inputs, values[0], values[1], n, head, lane);
+    const ChunkSteps steps = own.of_chunk(lane);
     const ChunkPlace place(lane);
     const ChunkLeft c = left_rows<MAMBA_STATE>(row->bc, place);
     ChunkSums cb;
@@ -87,13 +88,13 @@ static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, c
         const float4 *parts = (const float4*)row.squares[i], first = parts[0], last = parts[1];
         const float square = ((first.x + first.y) + (first.z + first.w)) + ((last.x + last.y) + (last.z + last.w));
         const float rstd = rsqrtf(square / MAMBA_INNER + MAMBA_NORM_EPS);
+        const float2 w = two_at(&row.weights.norm[column]), w8 = two_at(&row.weights.norm[column + 8]);
+        const float *v = &u.v[0][2 * r], *v8 = &u.v[1][2 * r];
+        const float4 four =
+            four_columns(v[0] * (rstd * w.x), v[1] * (rstd * w.y), v8[0] * (rstd * w8.x), v8[1] * (rstd * w8.y), t);
+        float* to = a.norm + row_at(q * CHUNK, a.B, MAMBA_INNER);
         if (i >= n) continue;
-        float* to = a.norm + row_at(q * CHUNK, a.B, MAMBA_INNER) + (i * a.B * MAMBA_INNER + column);
-#pragma unroll
-        for (int j = 0; j < 2; ++j) {
-            const float2 w = two_at(&row.weights.norm[column + 8 * j]);
-            put_two(to + 8 * j, u.v[j][2 * r] * (rstd * w.x), u.v[j][2 * r + 1] * (rstd * w.y));
-        }
+        *(float4*)(to + (i * a.B * MAMBA_INNER + head * MAMBA_HEAD_DIM + four_column(t))) = four;
         if (KEEP && head == 0 && t == 0) a.rstd[row_at(q * CHUNK + i, a.B, 1)] = rstd;
     }
 }
@@ -101,11 +102,13 @@ static __device__ __forceinline__ void normalise_chunk(const ForwardArrays& a, c
 // The state before chunk q > 0, for the backward.
 static __device__ __forceinline__ void keep_state(const ForwardArrays& a, const ChunkSums& state, int q, int head,
                                                   int lane) {
-    float* to = a.s + states_at(q, a.B) + head * MAMBA_HEAD_DIM * MAMBA_STATE;
-    const int place = state_place(lane / 4, lane % 4 * 2);
+    float* to = a.s + states_at(q, a.B) + head * MAMBA_HEAD_DIM * MAMBA_STATE + state_piece(lane);
+    const bool swapped = state_swapped(lane);
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-        put_two(to + (place ^ k % 2 * STATE_LOWER ^ k / 2 * STATE_EIGHT), state.v[k / 2][k % 2 * 2], state.v[k / 2][k % 2 * 2 + 1]);
+    for (int j = 0; j < 2; ++j) {
+        const float* v = state.v[j];
+        const float4 four = swapped ? make_float4(v[2], v[3], v[0], v[1]) : make_float4(v[0], v[1], v[2], v[3]);
+        *(float4*)(to + STATE_HALF * j) = four;
     }
 }
 

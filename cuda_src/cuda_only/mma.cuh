@@ -1,4 +1,4 @@
-// Tensor-core and asynchronous-copy instructions (sm_80 and newer), one small function each.
+// Tensor-core and asynchronous-copy instructions (sm_80 and newer; bulk copies sm_90), one small function each.
 //
 // Inline PTX stands here and in half.cuh alone. On older architectures the functions are absent: whoever uses them guards with
 // __CUDA_ARCH__ >= 800 and the host does not launch those kernels there.

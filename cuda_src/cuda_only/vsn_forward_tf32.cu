@@ -9,7 +9,7 @@
 
 #define VSN_IN_STRIDE (MAMBA_PROJ + 4)
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 struct VsnArrays {
     const float *x, *w, *bias, *w_in;
@@ -21,6 +21,17 @@ struct VsnArrays {
 struct VsnWeights {
     alignas(16) float select[ENCODER_INPUT_DIM * VSN_STRIDE], project[ENCODER_INPUT_DIM * VSN_IN_STRIDE];
 };
+
+// 56 columns of tokens `first` and `first` + 8 of an array; zeros behind its end.
+static __device__ __forceinline__ void load_part(VsnPart& to, const float* from, int first, int tokens, int t) {
+#pragma unroll
+    for (int k = 0; k < 2 * VSN_EIGHTS; ++k) {
+        const int j = k / 2, r = k % 2, token = first + 8 * r;
+        float2 two = make_float2(0.0f, 0.0f);
+        if (token < tokens) two = *(const float2*)(from + (long long)token * ENCODER_INPUT_DIM + 8 * j + 2 * t);
+        to[j][2 * r] = two.x, to[j][2 * r + 1] = two.y;
+    }
+}
 
 // Softmax over the inputs of token g + 8 r, in place.
 static __device__ __forceinline__ void softmax_part(VsnPart& logits, int r) {
@@ -119,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward(
     const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
     const float* __restrict__ w_in, float* __restrict__ gate, float* __restrict__ out, float* __restrict__ proj, int W,
     int B, int share) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float vsn_memory[];
     static_assert(sizeof(VsnWeights) == 80640, "the launch line names the size");
     select_and_project<true>({x, w, bias, w_in, gate, out, proj, W * B, share}, (VsnWeights*)vsn_memory);
@@ -133,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward(
 extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward_only(
     const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
     const float* __restrict__ w_in, float* __restrict__ proj, int W, int B, int share) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float vsn_memory[];
     select_and_project<false>({x, w, bias, w_in, (float*)0, (float*)0, proj, W * B, share}, (VsnWeights*)vsn_memory);
 #endif
