@@ -1,4 +1,4 @@
-// Products of a warpgroup (four warps) on Hopper's tensor cores, sm_90 alone: TF32 operands, float32 sums.
+// Products of a warpgroup (four warps) on Hopper's tensor cores, sm_90 alone: TF32 or half operands, float32 sums.
 //
 // A file that includes this is compiled for sm_90a (device/nvrtc.py). Elsewhere the functions are absent: whoever uses
 // them guards with __CUDA_ARCH_FEAT_SM90_ALL, and the host does not launch those kernels there.
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_g
 
 // An operand in shared memory: blocks of 8 columns x 4 k, each 128 contiguous bytes (column by column, k adjacent).
 // along_k, along_n: bytes from a block to the next along k and along the columns.
-static __device__ __forceinline__ unsigned long long wgmma_operand(const float* shared, int along_k, int along_n) {
+static __device__ __forceinline__ unsigned long long wgmma_operand(const void* shared, int along_k, int along_n) {
     unsigned long long start = (unsigned long long)__cvta_generic_to_shared(shared);
     return (start & 0x3FFFF) >> 4 | (unsigned long long)(along_k >> 4) << 16 | (unsigned long long)(along_n >> 4) << 32;
 }
@@ -93,6 +93,36 @@ struct Wgmma<152> {
               "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]),
               "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
               "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+    }
+};
+
+// The same with half operands: d[64 x N] = a[64 x 16] b[16 x N], blocks of 8 columns x 8 k in shared memory, lanes as in
+// mma_half (half.cuh).
+template <int N>
+struct WgmmaHalf;
+
+template <>
+struct WgmmaHalf<16> {
+    static __device__ __forceinline__ void run(float* d, const unsigned int* a, unsigned long long b, int add) {
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, "
+            "{%8, %9, %10, %11}, %12, p, 1, 1, 0;\n}\n"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+    }
+};
+
+template <>
+struct WgmmaHalf<32> {
+    static __device__ __forceinline__ void run(float* d, const unsigned int* a, unsigned long long b, int add) {
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.b32 p, %21, 0;\n"
+            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+            "{%16, %17, %18, %19}, %20, p, 1, 1, 0;\n}\n"
+            : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+              "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
     }
 };

@@ -21,6 +21,8 @@ _FOUR_GATES_GAIN = 2.5**0.5
 # these reach all rows at once, then by eight; a block takes more tiles before there are more blocks than that.
 _SHARES = {"rows": "4 if B <= 528 else 8", "tiles": "(B + 1055) / 1056 if B <= 8448 else 8"}
 
+WIDE_FROM = 2113  # rows from which the forward takes 32 at a time (cuda_src/cuda_only/cfc_wide.cu)
+
 PARAMETERS = (
     tensor("w_cfc_backbone", f"2*{HIDDEN}, {HIDDEN}", "xavier", 1.0, "CFC"),
     tensor("b_cfc_backbone", HIDDEN, "constant", 0.0, "CFC"),
@@ -53,16 +55,25 @@ TRAINED = Cell("cfc_pre", "cfc_u", "cfc_gates", "cfc_states", "h", keep=True)
 
 
 def forward(
-    cell: Cell, mix: str, gap: str, snapshots: int, behind: str, tokens: str, size: Mapping[str, str], prefix: str
+    cell: Cell,
+    mix: str,
+    gap: str,
+    snapshots: int,
+    behind: str,
+    tokens: str,
+    size: Mapping[str, str],
+    prefix: str,
+    *,
+    batch: int = 0,
 ) -> list[Step | Fused]:
     """mix [tokens, 128], gap -> h of the last ``behind`` + 1 of the ``snapshots``. size: remap of the scalar W.
 
-    One wide product for the input half of the backbone, then the recurrence.
+    One wide product for the input half of the backbone, then the recurrence. batch: B, which decides on its kernel.
     """
     pre = rows(cell.pre, tokens=tokens)
     return [
         Matmul("cfc input", rows(mix, tokens=tokens), _backbone(0, prefix), pre),
-        _recurrence(cell, gap, snapshots, {"T": behind, **size}, prefix),
+        _recurrence(cell, gap, snapshots, {"T": behind, **size}, prefix, batch),
     ]
 
 
@@ -104,13 +115,14 @@ def _snapshot(name: str, w: int, cols: str = HIDDEN) -> View:
     return View(name, "B", cols, row0=f"{w}*B")
 
 
-def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> Fused:
+def _recurrence(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str, batch: int) -> Fused:
     """Fused: the whole sequence in one kernel. Else two small products and two kernels a snapshot."""
     tensors = {name: prefix + name for name in ("w_cfc_backbone", "b_cfc_backbone", "w_cfc_gates", "b_cfc_gates")}
-    names = {"pre": cell.pre, "gap": gap, "h": cell.h, **tensors, **size, **_SHARES}
-    kept = {"u": cell.u, "gates": cell.gates, "states": cell.states}
-    kernel = Stage("cfc_sequence_forward", names | kept) if cell.keep else Stage("cfc_sequence_encode", names)
-    return Fused((kernel,), tuple(_unrolled(cell, gap, snapshots, size, prefix)), tf32=True)
+    wide = batch >= WIDE_FROM
+    names = {"pre": cell.pre, "gap": gap, "h": cell.h, **tensors, **size, **({} if wide else _SHARES)}
+    kept = {"u": cell.u, "gates": cell.gates, "states": cell.states} if cell.keep else {}
+    kernel = f"cfc_{'wide' if wide else 'sequence'}_{'forward' if cell.keep else 'encode'}"
+    return Fused((Stage(kernel, names | kept),), tuple(_unrolled(cell, gap, snapshots, size, prefix)), tf32=True)
 
 
 def _unrolled(cell: Cell, gap: str, snapshots: int, size: Mapping[str, str], prefix: str) -> list[Step]:

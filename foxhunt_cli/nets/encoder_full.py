@@ -130,7 +130,7 @@ def _forward(names: _Pass, snapshots: int, batch: int, prefix: str = "") -> list
     into_first, *behind = mamba2.forward(first, *over)
     projected = vsn.projected(names.x, names.gate, names.selected, first.proj, first.keep, *over)
     *into_norm, out = mamba2.forward(second, *over, onto=first.out)
-    to_cell, recurrence = cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over)
+    to_cell, recurrence = cfc.forward(names.cell, second.out, names.gap, snapshots, names.behind, *over, batch=batch)
     chain = cfc.chain_forward(names.cell, second.norm, first.out, second.out, names.all, prefix)
     return [
         Fused((projected,), (*selection, into_first), tf32=True),

@@ -38,21 +38,25 @@ _GRADIENTS = ("cfc_pre", "cfc_gates", "encoder_grad_out", *(f"grad_{p.name}" for
 
 
 class Sequence(HeadRig):
-    """The cell over a window, with inputs that do not depend on how many rows there are beside a row."""
+    """The cell over a window, with inputs that do not depend on how many rows there are beside a row.
 
-    def __init__(self, trial: Trial, W: int, T: int, B: int) -> None:
+    like: the rows that the list is made for, by default few.
+    """
+
+    def __init__(self, trial: Trial, W: int, T: int, B: int, like: int = 0) -> None:
         token = np.random.default_rng(W).standard_normal((B, 2 * W + T + 1, H)).swapaxes(0, 1)
         gap = 0.2 * np.log1p(np.random.default_rng(T).exponential(500.0, (B, W)).T)
         gap[0] = 0.0
         inputs = {"m2_out": token[:W], "grad_h": token[W : W + T + 1], "gap": gap, "ones": np.ones(W * B)}
         super().__init__(trial, cfc.PARAMETERS, _BUFFERS, {"W": W, "T": T, "B": B}, inputs)
-        self.W, self.T = W, T
+        self.W, self.T, self.like = W, T, like
 
     def forward(self, fusion: Fusion, cell: cfc.Cell = cfc.TRAINED, prefix: str = "") -> dict[str, np.ndarray]:
         """What stays of a forward pass."""
         names = ("h", "cfc_u", "cfc_gates", "cfc_states") if cell.keep else ("encode_h",)
         self._poison(*names)
-        self.run(chosen(cfc.forward(cell, "m2_out", "gap", self.W, "T", "W*B", {}, prefix), fusion))
+        steps = cfc.forward(cell, "m2_out", "gap", self.W, "T", "W*B", {}, prefix, batch=self.like)
+        self.run(chosen(steps, fusion))
         return {name: self.get(name) for name in names}
 
     def backward(self, fusion: Fusion) -> dict[str, np.ndarray]:
@@ -139,6 +143,18 @@ def cfc_sequence_matches_float64_and_the_steps(t: Trial) -> None:
         for name in (*_KEPT, *_GRADIENTS):
             distance = _distance(steps[name], fused[name])
             t.close(f"{case}: {name} against the steps, relative L2", 0.0, distance, 2 * TF32)
+
+
+@oracle("encoder")
+def cfc_forward_of_many_rows_matches_float64(t: Trial) -> None:
+    """The form for many rows, of few and of many; the same bits without keeping, and twice."""
+    t.needs_tensor_cores()
+    for W, T, B in (*SIZES[:5], SIZES[-1]):
+        case, rig = f"W {W}, T {T}, B {B}", Sequence(t, W, T, B, cfc.WIDE_FROM)
+        found = judge(t, case, rig, "tf32", TF32)
+        encoded = rig.forward("tf32", _ENCODE)["encode_h"]
+        t.equal(f"{case}: h without keeping", found["h"], encoded)
+        t.equal(f"{case}: h, twice", encoded, rig.forward("tf32", _ENCODE)["encode_h"])
 
 
 @oracle("encoder")
