@@ -45,11 +45,6 @@ static __device__ __forceinline__ void load_next_rows(const float* next_h, int r
     }
 }
 
-static __device__ __forceinline__ float sum_of_quad(float v) {
-    v += __shfl_xor_sync(0xffffffffu, v, 1);
-    return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
-
 // Mean atom index of both rows, in every lane of the quad.
 template <bool SHIFTED>
 static __device__ __forceinline__ bool row_means(const float (*sums)[PAIR_BLOCKS][4], int t, float* mean) {
@@ -61,10 +56,10 @@ static __device__ __forceinline__ bool row_means(const float (*sums)[PAIR_BLOCKS
 #pragma unroll
         for (int k = 0; k < 2 * PAIR_BLOCKS; ++k) {
             total += weight[k];
-            weighted = fmaf((float)atom_at(k, t), weight[k], weighted);
+            weighted = fmaf((float)atom_of(k, t), weight[k], weighted);
         }
-        total = sum_of_quad(total);
-        mean[half] = __fdividef(sum_of_quad(weighted), total);
+        total = quad_sum(total);
+        mean[half] = __fdividef(quad_sum(weighted), total);
         sound = sound && total > SUM_LEAST && total < SUM_MOST;
     }
     return sound;
@@ -81,11 +76,11 @@ static __device__ __forceinline__ void store_chosen(const float (*sums)[PAIR_BLO
         row_weights<true>(sums, half, weight);
 #pragma unroll
         for (int k = 0; k < 2 * PAIR_BLOCKS; ++k) sum += weight[k];
-        const float inverse = 1.0f / sum_of_quad(sum);
+        const float inverse = 1.0f / quad_sum(sum);
         float* to = next_prob + ((long long)(r0 + 8 * half + g) * P + p) * C51_ATOMS;
 #pragma unroll
         for (int k = 0; k < 2 * PAIR_BLOCKS; ++k) {
-            if (chosen && atom_at(k, t) < C51_ATOMS) to[atom_at(k, t)] = weight[k] * inverse;
+            if (chosen && atom_of(k, t) < C51_ATOMS) to[atom_of(k, t)] = weight[k] * inverse;
         }
     }
 }

@@ -44,8 +44,13 @@ static __device__ __forceinline__ void begin_pair(float (*sums)[PAIR_BLOCKS][4],
     }
 }
 
+static __device__ __forceinline__ float quad_sum(float v) {
+    v += __shfl_xor_sync(0xffffffffu, v, 1);
+    return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+
 // Atom of element k of a lane's six.
-static __device__ __forceinline__ int atom_at(int k, int t) { return k / 2 * 8 + 2 * t + k % 2; }
+static __device__ __forceinline__ int atom_of(int k, int t) { return k / 2 * 8 + 2 * t + k % 2; }
 
 // This lane's six weights of row i of its four; SHIFTED: by the row's largest logit.
 template <bool SHIFTED>
@@ -87,7 +92,7 @@ static __device__ __forceinline__ float mean_index(const float (*sums)[PAIR_BLOC
 #pragma unroll
         for (int k = 0; k < 2 * PAIR_BLOCKS; ++k) {
             total[i] += weight[k];
-            weighted[i] = fmaf((float)atom_at(k, t), weight[k], weighted[i]);
+            weighted[i] = fmaf((float)atom_of(k, t), weight[k], weighted[i]);
         }
     }
     const float sum = sum_of_own_row(total, t);

@@ -4,19 +4,11 @@
 // of rows 16 m + g (half 0) and 16 m + 8 + g (half 1) the columns 8 n + 2t and 8 n + 2t + 1 of each block n of eight: six
 // atoms of a row; the four lanes of one g, a "quad", hold the row. Operands are halves, sums float32.
 #pragma once
-#include "cuda_only/half.cuh"
-#include "cuda_only/mma.cuh"
-#include "fused/c51_packed.cuh"
-#include "generated/isv_slots.cuh"
+#include "cuda_only/c51_rows.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 #define ROW_WORDS 68        // of a row of encodings in shared memory, two halves each: 4 mod 32, so that no access meets another
-
-static __device__ __forceinline__ float quad_sum(float v) {
-    v += __shfl_xor_sync(0xffffffffu, v, 1);
-    return v + __shfl_xor_sync(0xffffffffu, v, 2);
-}
 
 static __device__ __forceinline__ float quad_max(float v) {
     v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
@@ -60,9 +52,6 @@ struct QuadRow {
     float x[6], weight[6];  // logits in powers of two; 2^(x - top)
     float top, sum;         // of the weights
 };
-
-// Atom that element i of a lane's six belongs to.
-static __device__ __forceinline__ int atom_of(int i, int t) { return i / 2 * 8 + 2 * t + i % 2; }
 
 static __device__ __forceinline__ QuadRow quad_softmax(const float (*sums)[4], const float* bias, int half, int t) {
     QuadRow row;

@@ -16,8 +16,8 @@ extern "C" __global__ void rl_c51_both_noises(unsigned int* rng_noise, unsigned 
 // rl_c51_pack: the noisy weights of both heads, packed (c51_packed.cuh).
 // launch: blocks (P*N_ACTIONS+7)/8*(HIDDEN_DIM/8), block 512
 // fuses: rl_noisy_compose
-// A block a tile, whose three sums in c51_tile_sums [tiles, 3] become 0. w_c51, sw_c51 [128, P*11*21] and b_c51, sb_c51 [P*11*21], and the target's; noises [2, 128 + P*11*21].
-// Every number as rl_noisy_compose gives it.
+// A block a tile, whose three sums in c51_tile_sums [tiles, 3] become 0. w_c51, sw_c51 [128, P*11*21] and b_c51, sb_c51
+// [P*11*21], and the target's; noises [2, 128 + P*11*21]. The numbers that rl_noisy_compose gives, in packed form.
 extern "C" __global__ void rl_c51_pack(const float* w_c51, const float* b_c51, const float* sw_c51, const float* sb_c51,
                                        const float* target_w_c51, const float* target_b_c51, const float* target_sw_c51,
                                        const float* target_sb_c51, const float* noises, unsigned int* c51_packed_w,
