@@ -32,7 +32,7 @@ struct ValueWeights {
     __device__ __forceinline__ void load(const float* w_c51, const float* b_c51, const float* iqn_mean_w, int first,
                                          int each, int pairs) const {
         const int count = (PAIR_BLOCKS * each + IQN_TILES) * PAIR_STEPS * 32;
-#pragma unroll 2
+#pragma unroll 6
         for (int i = threadIdx.x; i < count; i += blockDim.x) {
             const int lane = i % 32, step = i / 32 % PAIR_STEPS, tile = i / (32 * PAIR_STEPS);
             const float* from = column(w_c51, iqn_mean_w, tile, lane / 4, first, each, pairs);

@@ -33,10 +33,10 @@ static __device__ inline float bad_numbers(const float* block_parts, const int* 
 // Slots read: LR_Q, IQN_LR, BRANCH_LR_MULT_HEADS, ADAM_*, WEIGHT_DECAY, TARGET_TAU.
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
     const float* c51_grad_parts, const float* c51_block_parts, const int* iqn_bad_parts, const float* noises,
-    const float* next_noises, const float* update_control, const float* grads,
-    float* params, float* adam_m, float* adam_v, float* target_params, unsigned int* c51_packed_w, float* c51_packed_b,
-    float* c51_tile_sums, const float* isv, int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault,
-    int n_chunks, int tiles, int own_blocks, int slices, int blocks, int iqn_blocks, int update, int compose, int P) {
+    const float* next_noises, const float* update_control, const float* grads, float* params, float* adam_m,
+    float* adam_v, float* target_params, unsigned int* c51_packed_w, float* c51_packed_b, float* c51_tile_sums,
+    const float* isv, int* nonfinite_parts, unsigned int* adam_step, unsigned int* fault, int n_chunks, int tiles,
+    int own_blocks, int slices, int blocks, int iqn_blocks, int update, int compose, int P) {
     __shared__ C51Tile tile;
     __shared__ TileNoise noise;
     __shared__ float scratch[32], sums[3 * TILE_THREADS / 32];
@@ -44,14 +44,19 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
     const int number = blockIdx.x;
     const C51Corner at = c51_corner(number < tiles ? number : 0, P);
     TileShare share;
+    FlatShare flat;
     if (number < tiles) {
         load_noise(&noise, at, noises, compose ? next_noises : nullptr, P);
         share = load_share(span, at, c51_grad_parts, P, slices);
         if (compose) clear_tile(&tile);
+    } else {
+        flat = load_flat(span, c51_places(P).end + (number - tiles) * STEP_ELEMENTS, n_chunks * CHUNK);
     }
+    const AdamRule rule = adam_rule(isv, update_control, number < tiles ? GROUP_Q : GROUP_IQN, BRANCH_HEADS);
     const float tau = isv[ISV_TARGET_TAU];
+    const bool sound = update_control[0] != 0.0f;
     const float bad = bad_numbers(c51_block_parts, iqn_bad_parts, nonfinite_parts, blocks, iqn_blocks, scratch);
-    const bool apply = bad == 0.0f && update_control[0] != 0.0f;
+    const bool apply = bad == 0.0f && sound;
     if (number == 0 && threadIdx.x == 0) {
         nonfinite_parts[REFUSED] = (update > 0 ? nonfinite_parts[REFUSED] : 0) + (int)bad;
         fault[0] = bad > 0.0f ? fault[0] + 1u : 0u;
@@ -60,19 +65,11 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
         adam_step[GROUP_IQN] += apply && own_blocks > 0 ? 1u : 0u;
     }
     if (number < tiles) {
-        const AdamRule rule = adam_rule(isv, update_control, GROUP_Q, BRANCH_HEADS);
         const TileSums own = step_tile(span, rule, at, share, noise, &tile, P, compose != 0, apply, tau);
         store_sums(own, sums, c51_tile_sums + 3 * number);
         if (compose) store_packed(tile, at, c51_packed_w, c51_packed_b, P);
-        return;
-    }
-    const int iqn = c51_places(P).end;  // first element behind the C51 head
-    const int first = (number - tiles) * STEP_ELEMENTS, count = n_chunks * CHUNK - iqn;
-    const int end = first + STEP_ELEMENTS < count ? first + STEP_ELEMENTS : count;
-    const AdamRule rule = adam_rule(isv, update_control, GROUP_IQN, BRANCH_HEADS);
-    for (int i = first + threadIdx.x; i < end; i += blockDim.x) {
-        SpanElement element = load_element(span, iqn + i);
-        step_element(span, rule, iqn + i, &element, span.g[iqn + i], apply, tau);
+    } else {
+        step_flat(span, rule, c51_places(P).end + (number - tiles) * STEP_ELEMENTS, n_chunks * CHUNK, flat, apply, tau);
     }
 }
 
@@ -80,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) rl_critic_step(
 // launch: blocks 1, block 128
 // updates: isv
 // fuses: rl_l2_norm, rl_l2_diff_norm, rl_grad_norms, rl_square_sum_parts, rl_difference_parts
-// One block, fixed order. c51_tile_sums [tiles, 3] of rl_critic_step. nonfinite_parts[REFUSED]: bad numbers of the iteration's updates.
-// Slots written: Q_GRAD_NORM_EMA, Q_DIVERGENCE_EMA, NONFINITE_COUNT.
+// One block, fixed order. c51_tile_sums [tiles, 3] of rl_critic_step. nonfinite_parts[REFUSED]: bad numbers of the
+// iteration's updates. Slots written: Q_GRAD_NORM_EMA, Q_DIVERGENCE_EMA, NONFINITE_COUNT.
 extern "C" __global__ void rl_critic_norms(const float* c51_tile_sums, const int* nonfinite_parts, float* isv,
                                            int tiles) {
     __shared__ float scratch[32];

@@ -38,6 +38,34 @@ static __device__ inline void step_element(const CriticSpan& span, const AdamRul
     span.target[i] = e->target;
 }
 
+// A thread's share of STEP_ELEMENTS elements from `first` on, with their gradients; end: of the span.
+#define FLAT_ELEMENTS (STEP_ELEMENTS / TILE_THREADS)
+struct FlatShare {
+    SpanElement element[FLAT_ELEMENTS];
+    float g[FLAT_ELEMENTS];
+};
+
+static __device__ inline FlatShare load_flat(const CriticSpan& span, int first, int end) {
+    FlatShare share;
+#pragma unroll
+    for (int j = 0; j < FLAT_ELEMENTS; ++j) {
+        const int i = first + threadIdx.x + j * TILE_THREADS;
+        if (i >= end) continue;
+        share.element[j] = load_element(span, i);
+        share.g[j] = span.g[i];
+    }
+    return share;
+}
+
+static __device__ inline void step_flat(const CriticSpan& span, const AdamRule& rule, int first, int end, FlatShare share,
+                                        bool apply, float tau) {
+#pragma unroll
+    for (int j = 0; j < FLAT_ELEMENTS; ++j) {
+        const int i = first + threadIdx.x + j * TILE_THREADS;
+        if (i < end) step_element(span, rule, i, &share.element[j], share.g[j], apply, tau);
+    }
+}
+
 // The noise that a tile meets: of this update's online head, then of the next one's online and target heads.
 struct TileNoise {
     float input[3][TILE_INPUTS], output[3][TILE_PAIRS * C51_ATOMS];

@@ -96,26 +96,15 @@ struct Heads {
         }
     }
 
-    // Encodings of a tile on their way to shared memory: this thread's share.
-    static constexpr int ROW_LOADS = (M * HIDDEN_DIM / 4 + HEADS_THREADS - 1) / HEADS_THREADS;
-
-    static __device__ __forceinline__ void fetch_rows(const HeadsUpdate& u, int row0, float (*ahead)[4]) {
+    static __device__ __forceinline__ void load_rows(Tile& s, const HeadsUpdate& u, int row0) {
 #pragma unroll
-        for (int i = 0; i < ROW_LOADS; ++i) {
-            const int at = threadIdx.x + i * HEADS_THREADS, r = at / (HIDDEN_DIM / 4);
-            ahead[i][0] = ahead[i][1] = ahead[i][2] = ahead[i][3] = 0.0f;
-            if (r < M && row0 + r < u.rows) load4(u.h + (long long)row0 * HIDDEN_DIM + 4 * at, ahead[i]);
-        }
-    }
-
-    static __device__ __forceinline__ void keep_rows(Tile& s, float (*ahead)[4]) {
+        for (int i = threadIdx.x; i < M * HIDDEN_DIM / 4; i += HEADS_THREADS) {
+            const int r = i / (HIDDEN_DIM / 4), k = i % (HIDDEN_DIM / 4) * 4;
+            float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            if (row0 + r < u.rows) load4(u.h + (long long)(row0 + r) * HIDDEN_DIM + k, v);
 #pragma unroll
-        for (int i = 0; i < ROW_LOADS; ++i) {
-            const int at = threadIdx.x + i * HEADS_THREADS, r = at / (HIDDEN_DIM / 4), k = at % (HIDDEN_DIM / 4) * 4;
-            if (r >= M) continue;
-#pragma unroll
-            for (int e = 0; e < 4; ++e) ahead[i][e] = Math::operand(ahead[i][e]);
-            store4(s.h + r * HEADS_STRIDE + k, ahead[i]);
+            for (int e = 0; e < 4; ++e) v[e] = Math::operand(v[e]);
+            store4(s.h + r * HEADS_STRIDE + k, v);
         }
     }
 
@@ -225,10 +214,10 @@ struct Heads {
         return sum;
     }
 
-    // From the losses' gradients to those of weights and encodings; asks for the next tile's rows.
+    // From the losses' gradients to those of weights and encodings.
     static __device__ __forceinline__ void backward(Tile& s, const HeadsUpdate& u, const float* first,
                                                     const float* second, int row0, GradFirst& grad_first,
-                                                    GradSecond& grad_second, Sums& sums, float (*ahead)[4]) {
+                                                    GradSecond& grad_second, Sums& sums) {
         const int tid = threadIdx.x;
         GradUnits grad_units(tid);
         grad_second.multiply(s.outputs, s.logits);
@@ -245,12 +234,6 @@ struct Heads {
         grad_first.multiply(s.h, s.outputs);
         if (tid < WIDTH) sums.bias += column_sum(s.outputs + tid, STRIDE);
         __syncthreads();
-        GradH grad_h(tid);
-        float before[sizeof(grad_h.sums) / sizeof(float)];  // what is there, asked for early
-        int own = 0;
-        grad_h.each([&](int r, int k, float&) {
-            before[own++] = !u.first && row0 + r < u.rows ? u.grad_h[(long long)(row0 + r) * HIDDEN_DIM + k] : 0.0f;
-        });
         const float frd_lambda = u.isv[ISV_FRD_LAMBDA], outcome_lambda = u.isv[ISV_OUTCOME_LAMBDA];
         for (int i = tid; i < M * WIDTH; i += HEADS_THREADS) {  // the weights bear on the encoder alone
             const int c = i % WIDTH;
@@ -258,12 +241,17 @@ struct Heads {
             *v = Math::operand(*v * (c < HEADS_UNITS ? frd_lambda : (c < HEADS_OUTCOME ? 1.0f : outcome_lambda)));
         }
         __syncthreads();
-        fetch_rows(u, row0 + gridDim.x * M, ahead);
+        GradH grad_h(tid);
         grad_h.multiply(s.outputs, first);
-        own = 0;
+        float* to = u.grad_h + (long long)row0 * HIDDEN_DIM;
+        const int here = u.rows - row0;
+        if (!u.first) {  // every load before the first store
+            grad_h.each([&](int r, int k, float& v) {
+                if (r < here) v = to[r * HIDDEN_DIM + k] + v;
+            });
+        }
         grad_h.each([&](int r, int k, float& v) {
-            const float sum = before[own++] + v;
-            if (row0 + r < u.rows) u.grad_h[(long long)(row0 + r) * HIDDEN_DIM + k] = sum;
+            if (r < here) to[r * HIDDEN_DIM + k] = v;
         });
     }
 
@@ -299,16 +287,14 @@ struct Heads {
         GradFirst grad_first(threadIdx.x);
         GradSecond grad_second(threadIdx.x);
         Sums sums = {};
-        float ahead[ROW_LOADS][4];
-        fetch_rows(u, blockIdx.x * M, ahead);
         begin(s, u);
         for (int row0 = blockIdx.x * M; row0 < u.rows; row0 += gridDim.x * M) {
-            keep_rows(s, ahead);
+            load_rows(s, u, row0);
             __syncthreads();
             forward(s, first, second, bias);
             losses(s, u, row0);
             __syncthreads();
-            backward(s, u, first, second, row0, grad_first, grad_second, sums, ahead);
+            backward(s, u, first, second, row0, grad_first, grad_second, sums);
         }
         __syncthreads();  // finish() reuses the rows
         finish(s, u, grad_first, grad_second, sums);

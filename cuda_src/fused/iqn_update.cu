@@ -5,6 +5,8 @@
 
 #define REDUCE_THREADS 512
 #define UPDATE_BLOCKS 128   // of the rows' kernels, at most
+#define SUM_UNITS 4         // of the embedding a block of the sums
+#define SUM_UNITS 4         // of the embedding a block of the sums
 
 // rl_iqn_embed: taus of an update and their embeddings; W and the target's W, transposed.
 // launch: blocks 3*n + 2*P*N_ACTIONS/8 + 1, block 128
@@ -93,7 +95,7 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
     const int each = (blocks + groups - 1) / groups, first = group * each;
     const int last = first + each < blocks ? first + each : blocks;
     float sum = 0.0f;
-#pragma unroll 8
+#pragma unroll 16
     for (int block = first; block < last; ++block) {
         if (cls < 0 || visited[block] >> cls & 1) sum += parts[block * size];
     }
@@ -104,23 +106,23 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
 }
 
 // rl_iqn_update_reduce: the blocks' sums become the gradients of the four tensors and the loss; the taus move on.
-// launch: blocks 65 + (P*N_ACTIONS*(HIDDEN_DIM + 1) + 63)/64, block 512
+// launch: blocks 33 + (P*N_ACTIONS*(HIDDEN_DIM + 1) + 63)/64, block 512
 // updates: isv, nonfinite_parts, rng_tau, rng_tau_next
 // fuses: rl_iqn_backward, rl_iqn_phi_backward, rl_row_mean, rl_mean_into_slot, rl_sample_tau
-// Blocks 0 to 63: two units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128]
-// and grad_b_iqn_phi [128]. Block 64: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
-// grad_b_iqn [P*11]. Eight groups of 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_update.cuh);
+// Blocks 0 to 31: four units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128]
+// and grad_b_iqn_phi [128]. Block 32: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
+// grad_b_iqn [P*11]. Groups of 128 or 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_update.cuh);
 // iqn_phi_sets [3, n, 128]; iqn_cos [n, 64]; rng_tau, rng_tau_next [n]. nonfinite_parts[part] = rows whose loss is not
 // finite; iqn_bad_parts [blocks of this kernel]: gradients that are not finite or too large for their square. Slots
 // written: LOSS_IQN.
-extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) rl_iqn_update_reduce(
+extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 2) rl_iqn_update_reduce(
     const float* iqn_update_parts, const float* iqn_phi_sets, const float* iqn_cos, unsigned int* rng_tau,
     unsigned int* rng_tau_next, float* isv, int* nonfinite_parts, int* iqn_bad_parts, float* grad_w_iqn,
     float* grad_b_iqn, float* grad_w_iqn_phi, float* grad_b_iqn_phi, int part, int rows, int blocks, int P, int n) {
-    __shared__ float scratch[REDUCE_THREADS], grads[IQN_MAX_TAUS][2], cosines[IQN_MAX_TAUS * IQN_COSINES];
+    __shared__ float scratch[REDUCE_THREADS], grads[IQN_MAX_TAUS][SUM_UNITS], cosines[IQN_MAX_TAUS * IQN_COSINES];
     __shared__ int visited[UPDATE_BLOCKS], counts[32];
-    const int tid = threadIdx.x, lane = tid % 64, group = tid / 64, pairs = P * N_ACTIONS, unit_blocks = HIDDEN_DIM / 2;
-    const int block = blockIdx.x, columns_end = IQN_COLUMN_SUMS(pairs), k0 = 2 * block;
+    const int tid = threadIdx.x, pairs = P * N_ACTIONS, unit_blocks = HIDDEN_DIM / SUM_UNITS;
+    const int block = blockIdx.x, columns_end = IQN_COLUMN_SUMS(pairs), k0 = SUM_UNITS * block;
     const long long size = IQN_PART_SIZE(pairs);
     if (block == unit_blocks) {
         const float* last = iqn_update_parts + columns_end + IQN_MAX_TAUS * HIDDEN_DIM;
@@ -138,7 +140,8 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) rl_iqn_update_re
         return;
     }
     const bool units = block < unit_blocks;
-    const int tau = lane / 2, unit = lane % 2;
+    const int lanes = units ? IQN_MAX_TAUS * SUM_UNITS : 64, lane = tid % lanes, group = tid / lanes;
+    const int tau = lane / SUM_UNITS, unit = lane % SUM_UNITS;
     const int element = units ? columns_end + tau * HIDDEN_DIM + k0 + unit : (block - unit_blocks - 1) * 64 + lane;
     const bool real = units || element < columns_end;
     const int column = element < pairs * HIDDEN_DIM ? element / HIDDEN_DIM : element - pairs * HIDDEN_DIM;
@@ -150,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) rl_iqn_update_re
     __syncthreads();
     const int cls = units ? -1 : column / N_ACTIONS;
     const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, cls, visited, group,
-                                      REDUCE_THREADS / 64, lane, 64, scratch);
+                                      REDUCE_THREADS / lanes, lane, lanes, scratch);
     float gradient = 0.0f;  // that this thread stores
     if (!units) {
         if (group == 0 && real) {
@@ -163,12 +166,13 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 3) rl_iqn_update_re
             grads[tau][unit] = passes ? sum : 0.0f;
         }
         __syncthreads();
-        if (tid < 2 * IQN_COSINES) {
-            for (int j = 0; j < n; ++j) gradient = fmaf(cosines[j * IQN_COSINES + tid / 2], grads[j][tid % 2], gradient);
-            grad_w_iqn_phi[tid / 2 * HIDDEN_DIM + k0 + tid % 2] = gradient;
-        } else if (tid < 2 * IQN_COSINES + 2) {
-            for (int j = 0; j < n; ++j) gradient += grads[j][tid % 2];
-            grad_b_iqn_phi[k0 + tid % 2] = gradient;
+        const int own = tid / SUM_UNITS, k = tid % SUM_UNITS;  // a cosine, or behind the last one the bias
+        if (own < IQN_COSINES) {
+            for (int j = 0; j < n; ++j) gradient = fmaf(cosines[j * IQN_COSINES + own], grads[j][k], gradient);
+            grad_w_iqn_phi[own * HIDDEN_DIM + k0 + k] = gradient;
+        } else if (own == IQN_COSINES) {
+            for (int j = 0; j < n; ++j) gradient += grads[j][k];
+            grad_b_iqn_phi[k0 + k] = gradient;
         }
     }
     const int bad = block_sum_int(fabsf(gradient) < HUGE_GRADIENT ? 0 : 1, counts);

@@ -17,7 +17,7 @@ COSINES = 64
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
 _PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
-SUM_BLOCKS = f"(65 + ({_PAIRS}*({_H} + 1) + 63)/64)"
+SUM_BLOCKS = f"(33 + ({_PAIRS}*({_H} + 1) + 63)/64)"
 """Blocks of rl_iqn_update_reduce, each of which leaves how many of its gradients are not finite."""
 
 PARAMETERS = (
