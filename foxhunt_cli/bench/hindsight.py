@@ -19,6 +19,7 @@ from foxhunt_cli.market.evaluate import AGENT, CRITIC
 KINDS: dict[str, tuple[str, ...]] = {
     "none3": ("hindsight=none", "isv.n_step=3"),
     "none8": ("hindsight=none", "isv.n_step=8"),
+    "none16": ("hindsight=none", "isv.n_step=16"),
     "close": ("hindsight=close", "isv.n_step=8"),
     "peak": ("hindsight=peak", "isv.n_step=8"),
     "path": ("hindsight=path", "isv.n_step=8"),
@@ -28,8 +29,17 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 BASES = ("none3", "none8")
 """What the others are compared with: their steps over one's own, seed by seed."""
-WITHOUT_SURROGATE = ("isv.loss_lambda_pi=0", "isv.q_distill_lambda=1")
-"""The policy learns from the critic alone: what the label teaches decides everything."""
+WITHOUT_SURROGATE = (
+    "isv.loss_lambda_pi=0",
+    "isv.q_distill_lambda=1",
+    "isv.p_min=0.005",
+    "isv.kl_ref_beta=0",
+    "isv.lr_final_share=1",
+    "isv.lr_warmup_steps=20",
+)
+"""The policy learns from the critic alone: what the label teaches decides everything. It explores more, since a critic
+of executed actions knows only those that are tried; rates stay, so that steps to a threshold do not depend on the run's
+length."""
 FACTOR, CAPTURE = 1.3, 0.4
 """Default thresholds: net PnL in multiples of the flow rule's, exit capture."""
 _NAN = float("nan")
