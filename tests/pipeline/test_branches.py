@@ -27,7 +27,7 @@ from foxhunt_cli.train.shapes import shape_of
 
 DEVICE = os.environ.get("FOXHUNT_TEST_DEVICE", "cpu")
 ORDERS = 3
-FUSIONS = ["none", "float32", *(["tf32"] if DEVICE != "cpu" else [])]
+FUSIONS = ["none", "float32"] if DEVICE == "cpu" else ["tf32"]
 SMALL = ("batch=3", "synthetic.snapshots=12000", "updates=2", "isv.p_min=0.05")
 PRESETS = {
     "foxhunt": ("rollout=4", "replay_batch=32"),
