@@ -51,13 +51,11 @@ def chained_layers_match_float64(t: Trial) -> None:
     compare(t)
 
 
-def compare_whole(t: Trial, sizes: Sequence[tuple[int, int, int]]) -> None:
-    """Encodings and every gradient of the lists for few rows and for many, against those of the steps."""
+def compare_whole(t: Trial, sizes: Sequence[tuple[int, int, int]], many: int = encoder_full.MANY_TOKENS) -> None:
+    """Encodings and every gradient of the lists for few rows and for ``many``, against those of the steps."""
     for W, T, B in sizes:
         rigs = [EncoderRig(t.device, W, T, B, seed=W)]
-        rigs += [
-            EncoderRig(t.device, W, T, B, seed=W, fusion="tf32", like=like) for like in (0, encoder_full.MANY_TOKENS)
-        ]
+        rigs += [EncoderRig(t.device, W, T, B, seed=W, fusion="tf32", like=like) for like in (0, many)]
         for rig in rigs:
             rig.run("forward", "target", "backward")
         for name in ("h", "target_h", *(f"grad_{tensor}" for tensor in rigs[0].layout.offsets)):
