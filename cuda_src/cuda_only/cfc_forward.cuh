@@ -3,13 +3,13 @@
 #pragma once
 #include "cuda_only/cfc_sequence.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 struct CfcForward {
     const float *pre, *w_backbone, *b_backbone, *w_gates, *b_gates, *gap;
     float *u, *gates, *states, *h;
     int W, T, B;
 };
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 // tanh and sigmoid to 2e-7 absolutely, in a quarter of the instructions of lanes_tanh: what goes on is rounded to halves.
 // Of infinite arguments the limits; NaN stays NaN.

@@ -9,8 +9,6 @@
 #include "generated/isv_slots.cuh"
 #include "generated/structure.cuh"
 
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-
 #define POLICY_THREADS 512
 #define POLICY_WIDTH(P) ((P) <= 9 ? 112 : 240)  // P at most 20
 #define POLICY_H_STRIDE 136                     // 8 mod 32 (block_tf32.cuh)
@@ -18,6 +16,8 @@
 #define POLICY_GROUPS (POLICY_THREADS / 128)    // threads that share a column's sums
 // Sums of a block: gradients of the weights [128][WIDTH], of the bias [WIDTH], of the context's terms [3][WIDTH].
 #define POLICY_PART_SIZE(width) ((HIDDEN_DIM + POLICY_SUMS) * (width))
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 
 // Column c of both heads: of which matrix, and where there; null where it is a pad.
 template <class Element>
