@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -53,7 +53,9 @@ class CompileTask:
     @property
     def target(self) -> str:
         """The architecture, with the features it shares with no other where the file uses them (``sm_90a``)."""
-        files = include_closure(self.path, self.include_dirs)
+        return self._target(include_closure(self.path, self.include_dirs))
+
+    def _target(self, files: Iterable[Path]) -> str:
         own = self.arch == "sm_90" and any(file.name == _OWN_FEATURES for file in files)
         return f"{self.arch}a" if own else self.arch
 
@@ -64,7 +66,8 @@ class CompileTask:
 
     def key(self) -> str:
         """Digest of everything the result depends on: text, headers, options, compiler."""
-        parts = [self.target, *OPTIONS, repr(version()), closure_hash(self.path, self.include_dirs)]
+        closure = include_closure(self.path, self.include_dirs)
+        parts = [self._target(closure), *OPTIONS, repr(version()), _digest(closure)]
         parts += [self.source()] if self.conditional else []
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
@@ -147,8 +150,12 @@ def include_closure(path: Path, include_dirs: Sequence[Path]) -> dict[Path, str]
 
 def closure_hash(path: Path, include_dirs: Sequence[Path]) -> str:
     """Digest of the text of the file and all its headers; changes when any of them does."""
+    return _digest(include_closure(path, include_dirs))
+
+
+def _digest(closure: Mapping[Path, str]) -> str:
     digest = hashlib.sha256()
-    for file, text in include_closure(path, include_dirs).items():
+    for file, text in closure.items():
         digest.update(f"{file.name}\0{len(text)}\0{text}".encode())
     return digest.hexdigest()
 
