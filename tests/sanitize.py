@@ -43,6 +43,7 @@ CLEAN, FOUND, CUT = "clean", "found", "cut"
 GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there are
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
 _FINDINGS = 40  # lines kept of a case
+_CONNECT_S = 300  # until the tool takes a process for lost: on a busy machine one needs a minute to load
 
 
 @dataclass
@@ -150,6 +151,7 @@ class Watch:
 
     def _command(self, *program: str) -> list[str]:
         own = ["--target-processes", "application-only", "--print-limit", "20", "--error-exitcode", "9"]
+        own += ["--launch-timeout", str(_CONNECT_S)]
         return ["compute-sanitizer", "--tool", self.tool, *own, sys.executable, *program]
 
     def _program(self, name: str) -> None:
