@@ -126,11 +126,16 @@ def test_nothing_is_allocated_inside_an_iteration() -> None:
         e.iterate()
     e.device.synchronize()
     if e.device.kind == "cuda":
-        before = (e.device.pool_usage(), e.device.memory()[0])
-        for _ in range(20):
-            e.iterate()
-        e.device.synchronize()
-        assert (e.device.pool_usage(), e.device.memory()[0]) == before
+        before, free = e.device.pool_usage(), []
+        for _ in range(5):
+            free.append(e.device.memory()[0])
+            for _ in range(20):
+                e.iterate()
+            e.device.synchronize()
+        assert e.device.pool_usage() == before
+        # Other programs come and go on a card; what an iteration takes would be missing after every twenty of them.
+        free.append(e.device.memory()[0])
+        assert any(a == b for a, b in zip(free, free[1:], strict=False)), free
         return
     import tracemalloc
 
