@@ -74,6 +74,17 @@ extern "C" __global__ void rl_controller_per_beta(float* isv, const float* isv_s
     controller_per_beta_thread(isv, isv_seed);
 }
 
+// rl_controller_n_step: the n of replay windows, linear from N_STEP_START to its seed over N_STEP_ANNEAL_STEPS, in whole
+// steps; then its seed.
+// No blend: a schedule. Runs where an iteration begins: all of it has one n, and TRAIN_STEP is that of the iterations
+// before. Windows that wait while n falls are pushed with the n they have reached. Reads TRAIN_STEP, N_STEP_START,
+// N_STEP_ANNEAL_STEPS, isv_seed. Writes N_STEP.
+// launch: threads 1, block 1
+// updates: isv
+extern "C" __global__ void rl_controller_n_step(float* isv, const float* isv_seed) {
+    controller_n_step_thread(isv, isv_seed);
+}
+
 // rl_controller_reward_scale: the mean closed trade becomes a reward of 1.
 // target = 1 / mean |trade PnL|. Reads MEAN_ABS_PNL_EMA. Writes REWARD_SCALE, REWARD_SCALE_MIN .. REWARD_SCALE_MAX.
 // Runs between the trade averages and the reward.

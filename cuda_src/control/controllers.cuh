@@ -85,6 +85,13 @@ static __device__ inline void controller_per_beta_thread(float* isv, const float
     isv[ISV_PER_BETA] = step >= end ? 1.0f : fmaf(1.0f - start, step / end, start);
 }
 
+// rl_controller_n_step.
+static __device__ inline void controller_n_step_thread(float* isv, const float* isv_seed) {
+    const float step = isv[ISV_TRAIN_STEP], over = isv[ISV_N_STEP_ANNEAL_STEPS];
+    const float start = isv[ISV_N_STEP_START], end = isv_seed[ISV_N_STEP];
+    isv[ISV_N_STEP] = rintf(step >= over ? end : fmaf(end - start, step / over, start));
+}
+
 // rl_controller_reward_scale.
 static __device__ inline void controller_reward_scale_thread(float* isv, unsigned int* controller_age) {
     const float pnl = isv[ISV_MEAN_ABS_PNL_EMA];

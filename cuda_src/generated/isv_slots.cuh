@@ -1,6 +1,6 @@
 // Generated from foxhunt_cli/isv/slots.toml by foxhunt_cli/isv/header.py: do not edit.
 #pragma once
-// layout b4a9b39fb310ac66
+// layout f8053c54abd7d609
 #define ISV_SIZE 640
 #define ISV_GAMMA 400  // control, 1: discount per environment step
 #define ISV_TARGET_TAU 401  // control, 1: Polyak rate of the target networks
@@ -140,7 +140,7 @@
 #define ISV_HOLD_BONUS_USD 535  // tunable, USD: shaping: x sqrt(steps held) while in profit
 #define ISV_MIN_HOLD_STEPS 536  // tunable, steps: a policy exit earlier than this becomes Hold
 #define ISV_DRAWDOWN_STOP_FIRED 537  // diag, rows: rows the drawdown stop changed
-#define ISV_N_STEP 538  // control, steps: n of the replay
+#define ISV_N_STEP 538  // control, steps: n of the replay; where it ends, if it is annealed
 #define ISV_PER_BETA 539  // control, 1: importance exponent
 #define ISV_NOISY_SIGMA0 540  // tunable, 1: initial sigma of noisy weights
 #define ISV_GATE_WARMUP_STEPS 541  // tunable, steps: entry gates are open before this step
@@ -232,3 +232,5 @@
 #define ISV_UNIT_AGE_2 628  // diag, steps: mean steps since unit 2 was opened, over the rows that hold it
 #define ISV_UNIT_AGE_3 629  // diag, steps: mean steps since unit 3 was opened, over the rows that hold it
 #define ISV_LR_FINAL_SHARE 630  // tunable, 1: learning rates fall linearly to this share of their seeds at RUN_STEPS; 1 = they do not
+#define ISV_N_STEP_START 631  // tunable, steps: where an annealed N_STEP begins
+#define ISV_N_STEP_ANNEAL_STEPS 632  // tunable, steps: environment steps of a row over which n falls linearly from N_STEP_START to N_STEP; 0 = N_STEP is constant

@@ -96,6 +96,8 @@ def check(config: RunConfig) -> None:
         if got not in values:
             words = "at least 1" if field == "updates" else " or ".join(map(str, values))
             raise ConfigError(f"bench peers: with context = {config.context} the peer has {field} = {words}, got {got}")
+    if steps := config.isv.get("n_step_anneal_steps"):
+        raise ConfigError(f"bench peers: n of the peer is constant, got isv.n_step_anneal_steps = {steps:g}")
 
 
 def torch_place(device: Device) -> torch.device:

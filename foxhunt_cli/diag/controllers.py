@@ -56,7 +56,9 @@ ONLY_GROWS = {
 }
 # What never moves while another slot holds a value: (slot, value, why).
 STANDS = {"IQN_LR": ("LR_FINAL_SHARE", 1.0, "the decline over the run is all that changes it, and lr_final_share is 1")}
-BY_DESIGN = {"PER_BETA": "annealed to 1 by the end of the run", "N_STEP": "constant in a run"}
+# A schedule that the log shows only behind its end, or that ends where it begins.
+ENDED = {"N_STEP": "what it is annealed to; it had come there before the first line"}
+BY_DESIGN = {"PER_BETA": "annealed to 1 by the end of the run", "N_STEP": "where it was annealed to"}
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def _state(slot: Slot, summary: Summary, kernels: Collection[str] | None) -> Sta
         return State(slot, "waiting", f"{series.last:g}: its input has seen nothing yet")
     if (still := _stands(slot, summary)) is not None:
         return State(slot, "fixed", f"{series.last:g}: {still}")
+    if slot.name in ENDED:
+        return State(slot, "fixed", f"{series.last:g}: {ENDED[slot.name]}")
     if slot.name in ONLY_GROWS:
         return State(slot, "waiting", f"{series.last:g}: {ONLY_GROWS[slot.name]}")
     return State(slot, "dead", f"{series.last:g} throughout, although its input is live and it is at no bound")

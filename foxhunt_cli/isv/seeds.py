@@ -40,7 +40,24 @@ def seed_values(overrides: Mapping[str, float], preset: str = "foxhunt") -> np.n
         for key, value in source.items():
             slot = _settable(key)
             values[slot.number] = _bounded(slot, value)
+    _check_annealing(values)
     return values
+
+
+def _check_annealing(values: np.ndarray) -> None:
+    """n falls from N_STEP_START to N_STEP, and begins there only where it falls."""
+    table = by_name()
+    end, start, steps = (values[table[name].number] for name in ("N_STEP", "N_STEP_START", "N_STEP_ANNEAL_STEPS"))
+    if steps and start < end:
+        raise SeedError(
+            f"isv.n_step_start: {start:g} is below isv.n_step = {end:g}, to which n falls over {steps:g} steps; raise "
+            f"isv.n_step_start (at most {table['N_STEP_START'].upper:g}) or lower isv.n_step"
+        )
+    if not steps and start != table["N_STEP_START"].seed:
+        raise SeedError(
+            f"isv.n_step_start: {start:g} has no effect while isv.n_step_anneal_steps is 0; say over how many steps n "
+            f"falls from it to isv.n_step = {end:g}, e.g. isv.n_step_anneal_steps = 1000, or leave isv.n_step_start out"
+        )
 
 
 def _settable(key: str) -> Slot:

@@ -214,6 +214,28 @@ def controller_per_beta_ends_at_exactly_one(trial: Trial) -> None:
 
 
 @oracle("controllers")
+def controller_n_step_falls_in_whole_steps(trial: Trial) -> None:
+    """From the start at step 0 to the seed at the last step and behind it; constant where it falls over no steps."""
+    for start, end, over in ((32, 4, 1000), (8, 3, 48), (32, 1, 31), (5, 5, 10), (9, 2, 1)):
+        panel = Panel(trial, N_STEP=end, N_STEP_START=start, N_STEP_ANNEAL_STEPS=over)
+        steps = [*np.linspace(0, over, min(over, 97) + 1).astype(int), over + 1, over + 16, 10 * over]
+        label, got = f"{start} to {end} over {over}", []
+        for step in steps:
+            panel.set(TRAIN_STEP=step)
+            got.append(panel.run("n_step")["N_STEP"])
+        exact = np.array([start + (end - start) * min(step / over, 1.0) for step in steps])
+        trial.true(f"{label}: nearest whole", np.abs(np.array(got) - exact).max() <= 0.5 + 1e-5, got)
+        trial.equal(f"{label}: whole", np.rint(got), got)
+        trial.equal(f"{label}: begins", start, got[0])
+        trial.equal(f"{label}: ends and stays", end, got[-4:])
+        trial.true(f"{label}: never grows", (np.diff(got) <= 0).all(), got)
+    panel = Panel(trial, N_STEP=7.0)
+    for step in (0, 5, 5000):
+        panel.set(TRAIN_STEP=step)
+        trial.equal(f"constant, step {step}", 7.0, panel.run("n_step")["N_STEP"])
+
+
+@oracle("controllers")
 def controller_reward_scale_is_one_over_the_mean_trade(trial: Trial) -> None:
     panel = Panel(trial)
     panel.set(MEAN_ABS_PNL_EMA=50.0)

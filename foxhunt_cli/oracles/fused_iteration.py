@@ -29,6 +29,7 @@ _CHOICES = {
     "no controller but one": {
         "controllers": {name: "fixed" for name in control.CONTROLLERS if name != "per_beta"},
     },
+    "windows that become shorter": {"isv": {**_LIVELY, "n_step": 2, "n_step_start": 24, "n_step_anneal_steps": 48}},
     "policy alone": {"updates": 0},
     "windows of an encoder with time": {"encoder": "full", "batch": 5},
 }  # fmt: skip

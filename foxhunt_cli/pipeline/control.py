@@ -32,6 +32,7 @@ CONTROLLERS: dict[str, str] = {
     "loss_balance": "rl_controller_loss_balance",
     "learning_rate": "rl_controller_learning_rate",
     "atom_span": "rl_controller_atom_span",
+    "n_step": "rl_controller_n_step",
 }
 
 # What each preset keeps fixed. foxhunt makes one pass over an iteration's rows: with as many as the controller asks for
@@ -56,7 +57,9 @@ FROZEN: dict[str, frozenset[str]] = {
 }
 
 _BEFORE_REWARD = ("reward_scale",)
-_APART = ("atom_span",)  # where it stands depends on the reward
+# Not in the kernel of all controllers: where the atom span stands depends on the reward, and a kernel that writes n
+# would have every run's push wait for it, also where n is constant.
+_APART = ("atom_span", "n_step")
 _ROWS = "T*B"
 
 
@@ -91,8 +94,13 @@ def atom_span(frozen: Collection[str] = frozenset(), *, reproject: bool) -> list
     return [Stage(CONTROLLERS["atom_span"]), *([Stage("rl_atom_span_reproject")] if reproject else ())]
 
 
+def n_step(frozen: Collection[str] = frozenset()) -> list[Step]:
+    """The n of replay windows, where it is annealed: a schedule that may stand where an iteration begins."""
+    return [] if "n_step" in _known(frozen) else [Stage(CONTROLLERS["n_step"])]
+
+
 def end_of_rollout(frozen: Collection[str], *, plateau: bool) -> list[Step | Fused]:
-    """Between the last environment step and the learning: averages, reward, signals, controllers but the atom span's.
+    """Between the last environment step and the learning: averages, reward, signals, controllers but those apart.
 
     plateau: the learning rate halves on a plateau.
     """

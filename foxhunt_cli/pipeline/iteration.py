@@ -25,6 +25,7 @@ def training(shape: Shape, *, learn_critic: bool = True) -> list[Step]:
     to_encoder = critic.encoder_lesson(shape) if critic_on else ()
     span = control.atom_span(shape.frozen, reproject=shape.critic and shape.reproject)
     steps: list[Step | Fused] = [
+        *control.n_step(shape.frozen),
         *(span if shape.reproject else ()),
         *encoding.before_steps(shape, draw_episodes=True, policy=True, features=shape.critic),
         *(frd.forward() if shape.entry_gates else ()),

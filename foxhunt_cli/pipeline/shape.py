@@ -26,7 +26,7 @@ class Shape:
     capacity: int = 32_768
     """C: slots of the replay."""
     n_step: int = 8
-    """Steps of a replay window."""
+    """Steps of a replay window, at most: what it begins with where it is annealed."""
     fresh: bool = False
     """Sampled moments are encoded anew instead of learned from as they were stored."""
     hindsight: str = "path"

@@ -19,7 +19,9 @@ from foxhunt_cli.replay.capacity import check_capacity, default_capacity
 
 PASSES_MAX, STEPS_A_PASS = 4, 2048  # on-policy passes an iteration, and what one is in slot ROLLOUT_STEPS
 
-_OF_THE_CRITIC = {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
+_OF_THE_CRITIC = {
+    "target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates", "n_step",
+}  # fmt: skip
 _OF_DISTILLATION = {"distill_lambda", "distill_temperature"}
 
 
@@ -82,17 +84,23 @@ def frozen_controllers(config: RunConfig) -> frozenset[str]:
         frozen |= _OF_THE_CRITIC
     if config.distillation == "off":
         frozen |= _OF_DISTILLATION
+    if not _seed(config, "N_STEP_ANNEAL_STEPS"):
+        frozen.add("n_step")
     return frozenset(frozen)
 
 
 def n_step_of(config: RunConfig) -> int:
-    """Steps of a replay window; no controller moves the slot."""
-    return round(float(seed_values(config.isv, config.preset)[number("N_STEP")]))
+    """Steps of a replay window, at most: an annealed n begins with the largest."""
+    return round(_seed(config, "N_STEP" if "n_step" in frozen_controllers(config) else "N_STEP_START"))
 
 
 def passes_of(config: RunConfig) -> int:
     """On-policy passes an iteration has at most: what slot ROLLOUT_STEPS is fixed at, else all there can be."""
     if "rollout_steps" not in frozen_controllers(config):
         return PASSES_MAX
-    steps = seed_values(config.isv, config.preset)[number("ROLLOUT_STEPS")]
+    steps = _seed(config, "ROLLOUT_STEPS")
     return int(np.clip(np.floor(steps / STEPS_A_PASS + 0.5), 1, PASSES_MAX))
+
+
+def _seed(config: RunConfig, slot: str) -> float:
+    return float(seed_values(config.isv, config.preset)[number(slot)])

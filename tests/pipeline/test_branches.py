@@ -29,11 +29,12 @@ DEVICE = os.environ.get("FOXHUNT_TEST_DEVICE", "cpu")
 ORDERS = 3
 FUSIONS = ["none", "float32"] if DEVICE == "cpu" else ["tf32"]
 SMALL = ("batch=3", "synthetic.snapshots=12000", "updates=2", "isv.p_min=0.05")
+N_FALLS = "isv.n_step_anneal_steps=60"
 PRESETS = {
     "foxhunt": ("rollout=4", "replay_batch=32"),
     "seed": ("preset=seed",),
     "passes": ("rollout=4", "replay_batch=32", "encoder=mlp", "controllers.rollout_steps=on", "isv.rollout_steps=6144"),
-    "all": ("rollout=4", "replay_batch=32", "entry_gates=true", "critic_grad=true", "replay_encoding=fresh"),
+    "all": ("rollout=4", "replay_batch=32", "entry_gates=true", "critic_grad=true", "replay_encoding=fresh", N_FALLS),
 }
 
 

@@ -33,7 +33,7 @@ PLAY_ONLY = {
 
 
 NO_CRITIC = frozenset(
-    {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates"}
+    {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates", "n_step"}
 )
 CHOICES = {
     "default": {},

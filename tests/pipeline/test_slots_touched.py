@@ -29,10 +29,11 @@ from foxhunt_cli.train.shapes import shape_of
 DEVICE = os.environ.get("FOXHUNT_TEST_DEVICE", "cpu")
 FUSIONS = ["none", "float32"] if DEVICE == "cpu" else ["tf32"]
 SMALL = ("batch=3", "synthetic.snapshots=12000", "updates=2", "isv.p_min=0.05")
+N_FALLS = "isv.n_step_anneal_steps=40"
 PRESETS = {
     "foxhunt": ("rollout=4", "replay_batch=32"),
     "seed": ("preset=seed", "entry_gates=true"),
-    "all": ("rollout=2", "replay_batch=32", "critic_grad=true", "replay_encoding=fresh", "entry_gates=true"),
+    "all": ("rollout=2", "replay_batch=32", "critic_grad=true", "replay_encoding=fresh", "entry_gates=true", N_FALLS),
 }
 POISONS = {"not a number": lambda slots: np.full_like(slots, np.nan), "moved": lambda slots: 1.5 * slots + 1.0}
 

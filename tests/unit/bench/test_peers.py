@@ -167,6 +167,7 @@ def test_a_torch_that_cannot_use_the_gpu_is_refused() -> None:
         (("hindsight=none",), "hindsight = path, got none"),
         (("latency_steps=2",), "latency_steps = 1, got 2"),
         (("updates=0",), "updates = at least 1, got 0"),
+        (("isv.n_step_anneal_steps=9",), "n of the peer is constant, got isv.n_step_anneal_steps = 9"),
     ],
 )
 def test_what_the_peer_does_not_do_is_refused_by_name(sets: tuple[str, ...], named: str) -> None:

@@ -83,6 +83,8 @@ def test_set_refuses_what_is_not_one_key_and_one_value(text):
         (["isv.gama=0.9"], r"--set isv.gama=0.9: isv.gama: no such slot; did you mean 'gamma'\?"),
         (["isv.gamma=7"], r"--set isv.gamma=7: isv.gamma: 7.* is outside the allowed range"),
         (["isv.gamma=nan"], r"isv.gamma: nan is outside the allowed range"),
+        (["isv.n_step_start=16"], r"--set isv.n_step_start=16: isv.n_step_start: 16 has no effect"),
+        (["isv.n_step_anneal_steps=9", "isv.n_step_start=4"], r"n_step_start: 4 is below isv.n_step = 8, .*raise"),
         (["data.instrument.symbl=X"], r"unknown key 'data.instrument.symbl'; did you mean 'data.instrument.symbol'"),
         (['data.instrument={symbol="X"}'], r"data.instrument.tick_size field required, got \{'symbol': 'X'\} \(and"),
         (["paths=[]"], r"--set paths=\[\]: paths "),

@@ -35,7 +35,7 @@ def _names(steps) -> list[str]:
 
 def _all_controllers(frozen=frozenset()) -> list[str]:
     behind = (*control.after_rollout_controllers(frozen), *control.atom_span(frozen, reproject=False))
-    return _names([*control.before_reward_controllers(frozen), *behind])
+    return _names([*control.n_step(frozen), *control.before_reward_controllers(frozen), *behind])
 
 
 def test_every_controller_runs_once_and_a_frozen_one_not_at_all():
@@ -161,7 +161,7 @@ def test_the_lists_run_as_they_are(devices):
     for t in range(2):
         steps += control.entry_gates(t, "h")
     steps += [*control.before_reward_controllers(), *control.after_rollout_controllers()]
-    steps += control.atom_span(reproject=True)
+    steps += [*control.n_step(), *control.atom_span(reproject=True)]
     steps += control.after_updates_controllers()
     arrays = _arrays(device, steps, lay_out([*policy.PARAMETERS, *c51.PARAMETERS, *frd.PARAMETERS], DIMS), seeds)
     device.write(arrays["action_drawn"], np.full((2, 3), 6, np.int8))

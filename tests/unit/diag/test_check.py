@@ -131,6 +131,17 @@ def test_a_rate_that_only_declines_stands_where_nothing_declines(tmp_path, rows,
     assert {state.slot.name: state.status for state in states(summary, kernels)}["IQN_LR"] == status
 
 
+@pytest.mark.parametrize(
+    ("n", "status"), [(lambda i: max(4.0, 32.0 - i), "moves"), (lambda i: 4.0, "fixed"), (lambda i: 1.0, "pegged")]
+)
+def test_an_annealed_n_that_has_arrived_is_not_dead(tmp_path, rows, n, status):
+    rows = copy.deepcopy(rows)
+    for index, row in enumerate(rows):
+        row["controllers"]["n_step"] = n(index)
+    found = {s.slot.name: s for s in states(summarize(write_run(tmp_path, rows)), {by_name()["N_STEP"].owner})}
+    assert found["N_STEP"].status == status, found["N_STEP"].text
+
+
 def test_comparison_names_what_differs(tmp_path, rows):
     write_run(tmp_path / "a", rows)
     write_run(tmp_path / "b", changed(rows, no_trades))
