@@ -2,6 +2,7 @@
 
 Every run has the same reward, market, sizes and seeds. A run holds a threshold at the first of three evaluations in a
 row at or above it; steps, updates and seconds are those at that evaluation. Thresholds: a net PnL, and an exit capture.
+What the agents are worth at the end is judged on fresh markets as well, where the grower has some.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from foxhunt_cli.bench.curves import IN_A_ROW, Curve, Grower, holds, middle
+from foxhunt_cli.bench.learn import judgement
+from foxhunt_cli.bench.markets import OWN
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.plots import NET
@@ -20,14 +23,18 @@ KINDS: dict[str, tuple[str, ...]] = {
     "none3": ("hindsight=none", "isv.n_step=3"),
     "none8": ("hindsight=none", "isv.n_step=8"),
     "none16": ("hindsight=none", "isv.n_step=16"),
+    "none-annealed": ("hindsight=none", "isv.n_step=4", "isv.n_step_start=32"),
     "close": ("hindsight=close", "isv.n_step=8"),
     "peak": ("hindsight=peak", "isv.n_step=8"),
     "path": ("hindsight=path", "isv.n_step=8"),
     "path-backward": ("hindsight=path", "isv.n_step=8", "hindsight_directions=backward"),
     "path-forward": ("hindsight=path", "isv.n_step=8", "hindsight_directions=forward"),
     "path-off": ("hindsight=path", "isv.n_step=8", "hindsight_directions=off"),
+    "path-annealed": ("hindsight=path", "isv.n_step=4", "isv.n_step_start=32"),
 }
-BASES = ("none3", "none8")
+ANNEALED, ANNEALED_UPDATES = "-annealed", 1_000
+"""What a kind whose n falls ends in; critic updates over which it does, in steps of a row at the run's own rate."""
+BASES = ("none3", "none8", "none16", "none-annealed")
 """What the others are compared with: their steps over one's own, seed by seed."""
 WITHOUT_SURROGATE = (
     "isv.loss_lambda_pi=0",
@@ -53,17 +60,23 @@ def run(
     """A row for each kind and each of the learned policies.
 
     configure: the run's configuration with these settings on top. threshold: net USD per 1,000 steps; by default
-    ``factor`` times the flow rule's. surrogate False: see WITHOUT_SURROGATE. Raises ConfigError for an unknown kind.
+    ``factor`` times the flow rule's. surrogate False: see WITHOUT_SURROGATE. Raises ConfigError for an unknown kind,
+    and where the flow rule earns nothing that could be multiplied.
     """
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ConfigError(f"--kinds: expected some of {', '.join(KINDS)}, got '{unknown[0]}'")
     common = () if surrogate else WITHOUT_SURROGATE
-    curves = [
-        grower.grow(configure([*common, *KINDS[kind], f"seed={seed}"]), {"hindsight": kind, "seed": seed})
-        for kind in kinds
-        for seed in range(seeds)
-    ]
+    curves: list[Curve] = []
+    for kind in kinds:
+        own = [*common, *KINDS[kind], *_annealing(kind, configure(common))]
+        for seed in range(seeds):
+            curves.append(grower.grow(configure([*own, f"seed={seed}"]), {"hindsight": kind, "seed": seed}))
+            if threshold is None and not curves[0].flow > 0.0:
+                raise ConfigError(
+                    f"--factor: the flow rule earns {curves[0].flow:,.1f} USD per 1,000 steps on this market: no "
+                    "multiple of that is a threshold; give one in USD with --threshold"
+                )
     rule = "net USD / 1,000 steps" if threshold is not None else f"{factor:g} x the flow rule's net USD / 1,000 steps"
     threshold = factor * curves[0].flow if threshold is None else threshold
     rows = [
@@ -75,6 +88,7 @@ def run(
         for kind in BASES:
             base = next((r for r in rows if (r["policy"], r["hindsight"]) == (row["policy"], kind)), None)
             row[f"x {kind}"] = _factor(base, row)
+    judgements = [made for curve in curves for policy in (AGENT, CRITIC) for made in _judgements(curve, policy)]
     return {
         "threshold": threshold,
         "capture": capture,
@@ -83,11 +97,29 @@ def run(
         "surrogate": surrogate,
         "seeds": seeds,
         "rows": rows,
+        "judgements": judgements,
     }
 
 
+def _annealing(kind: str, config: RunConfig) -> tuple[str, ...]:
+    """What makes n of this kind fall over ANNEALED_UPDATES; nothing where it stays."""
+    steps = -(-ANNEALED_UPDATES * config.rollout // max(config.updates, 1))
+    return (f"isv.n_step_anneal_steps={steps}",) if kind.endswith(ANNEALED) else ()
+
+
+def _judgements(curve: Curve, policy: str) -> list[dict[str, Any]]:
+    """One for each fresh market; see ``learn.judgement``."""
+    fresh = (name for name, figures in curve.finals.items() if name != OWN and policy in figures)
+    return [judgement(curve, name, policy) | {"policy": policy} for name in fresh]
+
+
 def _row(kind: str, policy: str, curves: Sequence[Curve], threshold: float, capture: float) -> dict[str, Any]:
-    """Medians over the seeds that held the threshold; what they ended at over all. bias: E[Q] - target at the end."""
+    """Medians over the seeds that held the threshold; what they ended at over all. bias: E[Q] - target at the end.
+
+    held out, worst: median and least net USD per 1,000 steps over seeds and fresh markets, held out x rule: median of
+    that over the best rule's there; clear: of so many judgements those whose 95 % interval lies above it.
+    """
+    judged = [made for curve in curves for made in _judgements(curve, policy)]
     at = [(curve, holds(curve.of(policy), threshold)) for curve in curves]
     held = [(curve, index) for curve, index in at if index is not None]
     caught = [(curve, holds(curve.of(policy, "exit capture"), capture)) for curve in curves]
@@ -106,6 +138,12 @@ def _row(kind: str, policy: str, curves: Sequence[Curve], threshold: float, capt
         "final_by_seed": [curve.last(policy, NET) for curve in curves],
         "exit capture": middle([curve.last(policy, "exit capture") for curve in curves]),
         "bias": middle([curve.bias[-1] for curve in curves if curve.bias]),
+        "held out": middle([made["net"] for made in judged]),
+        "worst": min((made["net"] for made in judged), default=_NAN),
+        "held out x rule": middle([made["x rule"] for made in judged]),
+        "held out capture": middle([made["exit capture"] for made in judged]),
+        "clear": sum(made["clear"] for made in judged),
+        "judgements": len(judged),
     }
 
 

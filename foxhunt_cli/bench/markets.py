@@ -17,6 +17,8 @@ from foxhunt_cli.market.baselines import drift_follower
 
 FRESH_SEED = 1_000
 """Generator seed of the first fresh market; training markets have the seeds of the runs, 0, 1, ..."""
+OWN = "own"
+"""Name of a run's own held-out range."""
 DRIFT = "drift"
 """The policy that is given the generator's own drift."""
 
@@ -33,8 +35,8 @@ class Judged:
 def own_range(config: RunConfig, market: MarketData, held_out: MarketData) -> Judged:
     """``held_out``, the end of ``market``. The drift is known where the data are as they were generated."""
     if config.paths is not None or len(market) != config.synthetic.snapshots:
-        return Judged("own", held_out)
-    return Judged("own", held_out, _drift(config.synthetic, len(held_out)))
+        return Judged(OWN, held_out)
+    return Judged(OWN, held_out, _drift(config.synthetic, len(held_out)))
 
 
 def fresh_markets(config: RunConfig, count: int) -> dict[str, Judged]:

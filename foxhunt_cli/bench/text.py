@@ -100,32 +100,59 @@ def replay(found: dict[str, Any]) -> list[Block]:
 
 
 def hindsight(found: dict[str, Any]) -> list[Block]:
-    """A row for each policy and kind of hindsight."""
-    rows = []
-    for r in found["rows"]:
-        ends = (figure(r["final"], 1), figure(r["exit capture"], 2), figure(r["bias"], 3))
-        rows.append(
-            (
-                f"{r['policy']}, {r['hindsight']}",
-                f"{r['held']} of {r['of']}",
-                figure(r["steps"]),
-                figure(r["updates"]),
-                figure(r["seconds"], 1),
-                *(_factor(r[name]) for name in ("x none3", "x none8")),
-                figure(r["capture steps"]),
-                *ends,
-            )
-        )
-    names = ("policy, hindsight", "held", "steps", "updates", "seconds", "x none3", "x none8")
-    ends = ("to capture", "final", "capture", "bias")
+    """Two tables, a row for each policy and kind: when it got there, and what it was worth at the end."""
     teacher = "" if found["surrogate"] else "; the policy learns from the critic alone"
     return [
         f"threshold {found['threshold']:,.1f}: {found['rule']} (flow {found['flow']:,.1f}){teacher}",
-        Columns((*names, *ends), rows, spare=("updates", "seconds", "to capture", "bias")),
+        _held(found["rows"]),
         "medians over the seeds that held it; x: that kind's steps over these, seed by seed, least to largest;",
-        f"'>': the other never held it; to capture: steps until exit capture {found['capture']:g} is held;",
-        "final: net USD / 1,000 steps; bias: mean E[Q] - target, scaled",
+        f"'>': the other never held it; to capture: steps until exit capture {found['capture']:g} is held",
+        "",
+        _ends(found["rows"], fresh=bool(found["judgements"])),
+        "net USD / 1,000 steps; updates, seconds: until the threshold was held; bias: mean E[Q] - target, scaled",
+        *([_FRESH] if found["judgements"] else []),
     ]
+
+
+_FRESH = "held out: on fresh markets, medians over these and the seeds; x rule, clear: against the best rule there"
+
+
+def _held(rows: Sequence[dict[str, Any]]) -> Columns:
+    """Steps to the threshold, with a factor for each kind without hindsight that ran."""
+    ran = {r["hindsight"] for r in rows}
+    bases = [name for name in rows[0] if name.startswith("x ") and name.removeprefix("x ") in ran]
+    texts = [
+        (
+            f"{r['policy']}, {r['hindsight']}",
+            f"{r['held']} of {r['of']}",
+            figure(r["steps"]),
+            *(_factor(r[name]) for name in bases),
+            figure(r["capture steps"]),
+        )
+        for r in rows
+    ]
+    return Columns(("policy, hindsight", "held", "steps", *bases, "to capture"), texts, spare=("to capture",))
+
+
+def _ends(rows: Sequence[dict[str, Any]], *, fresh: bool) -> Columns:
+    """What the agents ended at on their own range and, where there are some, on fresh markets."""
+    texts = []
+    for r in rows:
+        held_out = (figure(r["held out"], 1), figure(r["worst"], 1), figure(r["held out x rule"], 2))
+        texts.append(
+            (
+                f"{r['policy']}, {r['hindsight']}",
+                figure(r["updates"]),
+                figure(r["seconds"], 1),
+                figure(r["final"], 1),
+                figure(r["exit capture"], 2),
+                figure(r["bias"], 3),
+                *((*held_out, f"{r['clear']} of {r['judgements']}") if fresh else ()),
+            )
+        )
+    judged = ("held out", "worst", "x rule", "clear") if fresh else ()
+    names = ("policy, hindsight", "updates", "seconds", "final", "capture", "bias", *judged)
+    return Columns(names, texts, spare=("updates", "seconds", "bias"))
 
 
 def _factor(factor: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from foxhunt_cli.bench.markets import DRIFT, fresh_markets
 from foxhunt_cli.bench.setup import open_market
 from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.load import load_config
+from foxhunt_cli.data.synthetic import known_drift
 from foxhunt_cli.market.evaluate import AGENT, BOUND, CRITIC
 
 SMALL = ["device=cpu", "batch=4", "rollout=8", "steps=48", "encoder=mlp", "synthetic.snapshots=20000", "updates=1"]
@@ -50,6 +51,65 @@ def test_hindsight_compares_and_continues(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(second, "_train", lambda *_: pytest.fail("trained again"))
     again = hindsight.run(configure, second, kinds=["none8", "path"], seeds=1, threshold=-1e9)
     assert [r["steps"] for r in again["rows"]] == [r["steps"] for r in found["rows"]]
+
+
+def test_hindsight_is_judged_on_fresh_markets_too_and_again_from_the_file(tmp_path: Path) -> None:
+    file, quiet = tmp_path / "curves.json", Terminal(quiet=True)
+    choice = {"kinds": ["none-annealed", "path-annealed"], "seeds": 1, "threshold": 1e9}
+
+    def harder(own):
+        return configure(["synthetic.edge=0.6", *own])
+
+    made, read = (hindsight.run(harder, Grower(48, file, quiet, held_out=2), **choice) for _ in range(2))
+    assert len(made["judgements"]) == 2 * 2 * 2 and {j["policy"] for j in made["judgements"]} == {AGENT, CRITIC}
+    for row in made["rows"]:
+        own = [j for j in made["judgements"] if all(j[name] == row[name] for name in ("policy", "hindsight"))]
+        assert [j["held out"] for j in own] == ["market 1000", "market 1001"]
+        assert row["held out"] == np.mean([j["net"] for j in own]) and row["worst"] == min(j["net"] for j in own)
+        assert row["judgements"] == 2
+    assert [r["held out"] for r in read["rows"]] == [r["held out"] for r in made["rows"]]
+    assert not hindsight.run(harder, Grower(48, None, quiet), **choice | {"kinds": ["path"]})["judgements"]
+
+
+class Told:
+    """A grower that trains nothing: it keeps what it was asked for."""
+
+    def __init__(self, flow: float) -> None:
+        self.flow, self.configs = flow, []
+
+    def grow(self, config, labels) -> Curve:
+        self.configs.append(config)
+        return Curve(str(len(self.configs)), labels, [8], [1], [0.1], [0.0], {AGENT: {NET: [1.0]}}, flow=self.flow)
+
+
+@pytest.mark.parametrize(("sizes", "steps"), [((4, 4), 1000), ((16, 4), 4000), ((4, 16), 250), ((8, 3), 2667)])
+def test_annealed_kinds_fall_over_a_thousand_updates(sizes: tuple[int, int], steps: int) -> None:
+    told = Told(1.0)
+    hindsight.run(
+        lambda own: configure([f"rollout={sizes[0]}", f"updates={sizes[1]}", *own]), told,
+        kinds=["path-annealed", "path"], seeds=1,
+    )  # fmt: skip
+    isv = told.configs[0].isv
+    assert (isv["n_step_start"], isv["n_step"], isv["n_step_anneal_steps"]) == (32, 4, steps)
+    assert "n_step_anneal_steps" not in told.configs[1].isv
+
+
+def test_no_multiple_of_a_loss_is_a_threshold() -> None:
+    told = Told(-5.0)
+    with pytest.raises(ValueError, match="flow rule earns -5.0 USD .* give one in USD with --threshold"):
+        hindsight.run(configure, told, kinds=["path"], seeds=3)
+    assert len(told.configs) == 1, "it is said before all of them are trained"
+    assert hindsight.run(configure, told, kinds=["path"], seeds=1, threshold=1.0)["threshold"] == 1.0
+
+
+def test_fresh_markets_are_as_hard_as_the_training_market() -> None:
+    one, harder = (configure(["synthetic.preset=wavy", f"synthetic.edge={edge}"]).synthetic for edge in (1.0, 0.6))
+    fresh = fresh_markets(configure(["synthetic.edge=0.6"]), 1)["market 1000"].market
+    options = {"seed": 1000, "snapshots": len(fresh)}
+    drifts = [known_drift(kind.model_copy(update=options)) for kind in (one, harder)]
+    np.testing.assert_allclose(drifts[1], 0.6 * drifts[0], rtol=1e-12)
+    same = open_market(configure([f"synthetic.{name}={value}" for name, value in options.items()]))
+    assert fresh.digest != same.digest, "the edge is not that of the training market"
 
 
 def test_judgements_from_a_file_are_those_that_were_made(tmp_path: Path) -> None:

@@ -37,6 +37,25 @@ def test_hindsight_factors_say_when_the_other_never_got_there() -> None:
     assert text._factor({"median": nan, "low": nan, "high": nan, "unheld": 0}) == "n/a"
 
 
+def test_hindsight_has_factors_of_what_ran_and_fresh_markets_where_there_are_some() -> None:
+    factor = {"median": 2.0, "low": 2.0, "high": 2.0, "unheld": 0}
+    figures = {"steps": 1200, "updates": 1100, "seconds": 3.25, "capture steps": 900, "final": 610.0,
+               "exit capture": 0.41, "bias": 0.01, "held out": 590.5, "worst": 401.0, "held out x rule": 1.25,
+               "clear": 5, "judgements": 9, "held": 2, "of": 3}  # fmt: skip
+    rows = [
+        {"policy": "agent", "hindsight": kind, "x none3": factor, "x none8": factor} | figures
+        for kind in ("none8", "path-annealed")
+    ]
+    found = {"threshold": 600.0, "rule": "so much", "flow": 470.0, "capture": 0.4, "surrogate": False, "rows": rows}
+    _, held, *_, ends, _ = text.hindsight(found | {"judgements": []})
+    assert list(held.names) == ["policy, hindsight", "held", "steps", "x none8", "to capture"]
+    assert held.rows[1] == ("agent, path-annealed", "2 of 3", "1,200", "2.0", "900")
+    assert "held out" not in ends.names and all(len(row) == len(ends.names) for row in ends.rows)
+    *_, fresh, _, _ = text.hindsight(found | {"judgements": [{}]})
+    assert list(fresh.names[-4:]) == ["held out", "worst", "x rule", "clear"]
+    assert fresh.rows[1][-4:] == ("590.5", "401.0", "1.25", "5 of 9")
+
+
 def test_learning_has_a_line_for_each_agent_and_market_where_it_is_asked_for() -> None:
     labels = {"market": "wavy", "preset": "foxhunt", "encoder": "mlp", "policy": "pi", "seed": 3}
     shares = dict.fromkeys(("x rule", "of drift", "of the bound", "exit capture", "win rate"), 0.5)
