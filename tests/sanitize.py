@@ -2,8 +2,8 @@
 
 ``python tests/sanitize.py --tool racecheck`` runs every oracle under one tool; suites can be named, and programs:
 ``smoke``, and ``train`` and ``seed``, some steps of each preset kernel by kernel. ``--seconds`` ends it early; with
-``--report FILE`` a later call goes on with what is missing: a tool slows kernels down a hundred times and more. It ends
-non-zero if a tool or an oracle found something. Needs a GPU and compute-sanitizer.
+``--report FILE``, which is written as it goes, a later call goes on with what is missing: a tool slows kernels down a
+hundred times and more. It ends non-zero if a tool or an oracle found something. Needs a GPU and compute-sanitizer.
 
 memcheck and initcheck give every array an allocation of its own, so that neighbours in a memory pool hide nothing.
 """
@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from foxhunt_cli.oracles.base import Case, run_case, suites
 from foxhunt_cli.train.run_dir import kernel_hash
@@ -44,6 +45,7 @@ GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there ar
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
 _FINDINGS = 40  # lines kept of a case
 _CONNECT_S = 300  # until the tool takes a process for lost: on a busy machine one needs a minute to load
+_SAVE_S = 2.0  # between two writes of the report
 
 
 @dataclass
@@ -120,13 +122,41 @@ def _problem(case: Case, device: object) -> str:
 # In the process of the user ----------------------------------------------------------------------------------------
 
 
+class Report:
+    """What came out, by tool and case, in a file that is whole at every moment; without a path, nowhere.
+
+    Outcomes of other kernels than today's count for nothing.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path, self._written, self._lock = path, 0.0, threading.Lock()
+        found = json.loads(path.read_text()) if path and path.exists() else {"kernels": ""}
+        self._tools: dict[str, dict[str, Any]] = found["tools"] if found["kernels"] == kernel_hash() else {}
+
+    def named(self, tool: str, result: str) -> set[str]:
+        """Cases that came out so under the tool."""
+        return {name for name, row in self._tools.get(tool, {}).items() if row["result"] == result}
+
+    def keep(self, tool: str, outcomes: dict[str, Outcome], at_once: bool = False) -> None:
+        """Takes outcomes in and writes the file, unless it was written a moment ago."""
+        with self._lock:
+            self._tools.setdefault(tool, {}).update({name: asdict(outcome) for name, outcome in outcomes.items()})
+            if self._path is None or not (at_once or time.monotonic() - self._written > _SAVE_S):
+                return
+            part = self._path.with_name(self._path.name + ".part")
+            part.write_text(json.dumps({"kernels": kernel_hash(), "tools": self._tools}, indent=1))
+            part.replace(self._path)
+            self._written = time.monotonic()
+
+
 class Watch:
     """One tool over a list of cases: starts the processes, reads what they say, keeps the outcomes."""
 
     def __init__(
-        self, tool: str, names: list[str], slow: set[str], device: str, precision: str, deadline: float
+        self, tool: str, names: list[str], report: Report, device: str, precision: str, deadline: float
     ) -> None:
         self.tool, self.device, self.precision, self.deadline = tool, device, precision, deadline
+        self._report, slow = report, report.named(tool, CUT)
         self.programs = [name for name in names if name in PROGRAMS]
         self.cases = [name for name in names if name not in PROGRAMS]
         self.outcomes: dict[str, Outcome] = {}
@@ -150,8 +180,8 @@ class Watch:
         return [name for name in (*self.programs, *self.cases) if name not in self.outcomes]
 
     def _command(self, *program: str) -> list[str]:
-        own = ["--target-processes", "application-only", "--print-limit", "20", "--error-exitcode", "9"]
-        own += ["--launch-timeout", str(_CONNECT_S)]
+        own = ["--target-processes", "application-only", "--launch-timeout", str(_CONNECT_S), "--print-limit", "20"]
+        own += ["--error-exitcode", "9"]
         return ["compute-sanitizer", "--tool", self.tool, *own, sys.executable, *program]
 
     def _program(self, name: str) -> None:
@@ -166,6 +196,7 @@ class Watch:
             if not process.late:
                 outcome.result = FOUND if process.status else CLEAN
                 outcome.found += said[-10:] if process.status else []
+            self._tell(name, outcome)
 
     def _worker(self) -> None:
         """Processes one behind the other: one that a fault has stopped is followed by a fresh one."""
@@ -182,7 +213,7 @@ class Watch:
                     print(f"{self.tool}: a process ended with status {process.status}", *process.tail, sep="\n")
                 return
             if begun:  # it stopped in the middle of a case
-                self._judge(self.outcomes[begun], 0.0, f"the process ended with status {process.status}")
+                self._judge(begun, 0.0, f"the process ended with status {process.status}")
 
     def _hear(self, line: str, begun: str) -> str:
         """Takes in a line; the case that is under way behind it."""
@@ -192,16 +223,22 @@ class Watch:
             return rest
         if word == "end":
             name, seconds, problem = rest.split("\t", 2)
-            self._judge(self.outcomes[name], float(seconds), problem)
+            self._judge(name, float(seconds), problem)
             return ""
         if line.startswith("=====") and not _QUIET.match(line):
             name = begun or "between cases"
             _note(self.outcomes.setdefault(name, Outcome(FOUND)), line)
         return begun
 
-    def _judge(self, outcome: Outcome, seconds: float, problem: str) -> None:
+    def _judge(self, name: str, seconds: float, problem: str) -> None:
+        outcome = self.outcomes[name]
         outcome.found += [problem] if problem else []
         outcome.result, outcome.seconds = FOUND if outcome.found else CLEAN, seconds
+        self._tell(name, outcome)
+
+    def _tell(self, name: str, outcome: Outcome) -> None:
+        print(f"{self.tool}  {name}: {outcome.result}, {outcome.seconds:.1f} s", flush=True)
+        self._report.keep(self.tool, dict(self.outcomes))
 
 
 class _Process:
@@ -256,12 +293,6 @@ def show(watch: Watch) -> None:
     print(f"{watch.tool}: {counts}", flush=True)
 
 
-def load_report(path: Path | None) -> dict[str, dict[str, dict[str, object]]]:
-    """Outcomes by tool and case, of today's kernels; empty where there are none."""
-    found = json.loads(path.read_text()) if path and path.exists() else {"kernels": ""}
-    return found["tools"] if found["kernels"] == kernel_hash() else {}
-
-
 def main() -> int:
     """Runs what the arguments say; 0 if nothing was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -281,21 +312,17 @@ def main() -> int:
     wanted = chosen(options.names)
     if shutil.which("compute-sanitizer") is None:
         raise SystemExit("compute-sanitizer is not on the path; it comes with NVIDIA's CUDA toolkit")
-    known, found = load_report(options.report), 0
+    report, found = Report(options.report), 0
     deadline = time.monotonic() + options.seconds
     tools = options.tool or TOOLS
     for number, tool in enumerate(tools):
-        done = {name for name, row in known.get(tool, {}).items() if row["result"] == CLEAN}
-        names = [name for name in wanted if name not in done]
-        slow = {name for name, row in known.get(tool, {}).items() if row["result"] == CUT}
+        names = [name for name in wanted if name not in report.named(tool, CLEAN)]
         share = (deadline - time.monotonic()) / (len(tools) - number)
-        watch = Watch(tool, names, slow, options.device, options.precision, time.monotonic() + share)
+        watch = Watch(tool, names, report, options.device, options.precision, time.monotonic() + share)
         watch.run(options.processes)
+        report.keep(tool, watch.outcomes, at_once=True)
         show(watch)
-        known.setdefault(tool, {}).update({name: asdict(outcome) for name, outcome in watch.outcomes.items()})
         found += sum(outcome.result == FOUND for outcome in watch.outcomes.values())
-        if options.report:
-            options.report.write_text(json.dumps({"kernels": kernel_hash(), "tools": known}, indent=1))
     return 1 if found else 0
 
 
