@@ -97,7 +97,7 @@ def run(
         del engine  # before the next one takes its memory
     return {
         "device": device.name,
-        "precision": getattr(device, "precision", "fp32"),
+        "precision": device.precision,
         "preset": configs[0].preset,
         "copy GB/s": limits[0] / 1e9,
         "product TFLOP/s": limits[1] / 1e12,

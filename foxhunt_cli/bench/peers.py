@@ -112,7 +112,7 @@ def torch_place(device: Device) -> torch.device:
             f"bench peers: the PyTorch installed here ({torch.__version__}) cannot use the GPU; install a build for "
             "CUDA or use --device cpu"
         )
-    torch.backends.cuda.matmul.allow_tf32 = getattr(device, "precision", "tf32") == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = device.precision == "tf32"
     return torch.device("cuda", getattr(device, "index", 0))
 
 

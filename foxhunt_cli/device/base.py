@@ -21,6 +21,7 @@ Progress = Callable[[int, int, str], None]
 
 
 HOPPER = 90  # compute capability 9.0: what the kernels of cuda_only are written for
+MAX_BLOCK = 1024  # threads of a block: every NVIDIA GPU's limit, and so the CPU device's
 
 
 class DeviceError(RuntimeError):
@@ -101,6 +102,14 @@ class CopyArray:
 Operation = Launch | Product | Fill | CopyArray
 
 
+def extent(array: Array) -> tuple[int, int]:
+    """Addresses of the first byte of ``array`` and of one past its last, with what lies between strided rows."""
+    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
+    start = interface["data"][0]
+    reach = sum((count - 1) * stride for count, stride in zip(array.shape, array.strides, strict=True))
+    return start, start + reach + array.itemsize
+
+
 class Plan(Protocol):
     """A recorded list of operations. Nothing is allocated while it runs."""
 
@@ -116,25 +125,46 @@ class Device(Protocol):
 
     kind: str  # "cpu" or "cuda"
     name: str  # for people: "AMD EPYC (2 threads)", "NVIDIA H200"
+    precision: str  # of matrix products: "fp32" or "tf32"
+    double: bool  # the kernels' float means double: gradient checks on the CPU; float32 arrays are float64 then
+    tensor_cores: bool  # it runs the fused kernels of cuda_only
 
-    def zeros(self, shape: tuple[int, ...] | int, dtype: Any) -> Array: ...
-    def upload(self, host: np.ndarray) -> Array: ...
-    def write(self, array: Array, host: np.ndarray) -> None: ...
-    def download(self, array: Array) -> np.ndarray: ...
+    def zeros(self, shape: tuple[int, ...] | int, dtype: Any) -> Array:
+        """A new array, every byte zero."""
+        ...
+
+    def upload(self, host: np.ndarray) -> Array:
+        """A new array with the contents of ``host``."""
+        ...
+
+    def write(self, array: Array, host: np.ndarray) -> None:
+        """Overwrites ``array``. Raises DeviceError on another shape or dtype."""
+        ...
+
+    def download(self, array: Array) -> np.ndarray:
+        """A copy on the host, once everything enqueued before is done."""
+        ...
+
     def compile(
         self,
         contracts: Sequence[KernelContract],
         progress: Progress | None = None,
         conditional: Sequence[KernelContract] = (),
     ) -> None:
-        """``conditional``: kernels that also run under a flag (``Launch.when``)."""
+        """Compiles and loads kernels. conditional: those that also run under a flag (``Launch.when``)."""
         ...
 
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True, branches: int = 1) -> Plan:
-        """``branches``: on how many the operations may run at the same time, where none needs another (CUDA graphs)."""
+        """Checks and records ``operations``.
+
+        branches: on how many they may run at the same time, where none needs another (CUDA graphs).
+        """
         ...
 
-    def synchronize(self) -> None: ...
+    def synchronize(self) -> None:
+        """Waits for everything enqueued. Raises KernelFault where a kernel faulted."""
+        ...
+
     def memory(self) -> tuple[int, int]:
         """(bytes free, bytes in all) of the memory arrays live in."""
         ...

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foxhunt_cli.device.base import CopyArray, Fill, Launch, Operation, Product
+from foxhunt_cli.device.base import CopyArray, Fill, Launch, Operation, Product, extent
 from foxhunt_cli.kernels.slots import WHOLE, touched
 
 LATENCY_US, BYTES_PER_US = 2.5, 1.5e6  # the estimate: what any operation costs, and what its memory adds
@@ -167,8 +167,4 @@ def _of_vector(launch: Launch, given: dict[str, Any], whole: Access) -> Iterator
 
 
 def _access(array: Any, *, write: bool) -> Access:
-    """Of a strided view: from its first element to its last, with what lies between."""
-    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
-    start = interface["data"][0]
-    reach = sum((count - 1) * stride for count, stride in zip(array.shape, array.strides, strict=True))
-    return Access(start, start + reach + array.itemsize, write)
+    return Access(*extent(array), write)

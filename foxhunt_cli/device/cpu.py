@@ -19,8 +19,9 @@ import threadpoolctl
 from foxhunt_cli.device.base import Array, DeviceError, Launch, Operation, Progress
 from foxhunt_cli.device.cpu_build import Builder, BuildOptions, Target, cpu_model
 from foxhunt_cli.device.cpu_plan import CpuPlan, Entry, address
-from foxhunt_cli.device.cpu_source import KernelUnit, resolved
+from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.kernels.contract import KernelContract
+from foxhunt_cli.kernels.text import resolved
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
@@ -55,6 +56,8 @@ class CpuDevice:
     """
 
     kind = "cpu"
+    precision = "fp32"
+    tensor_cores = False
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class CpuDevice:
         self._kernels: dict[tuple[Path, str], Entry] = {}
         self.name = f"{cpu_model()} ({self.threads} thread{'s' if self.threads > 1 else ''})"
 
-    # Arrays ----------------------------------------------------------------------------------------------------
+    # Arrays
 
     def zeros(self, shape: tuple[int, ...] | int, dtype: Any) -> Array:
         """An aligned array of zeros. float32 becomes float64 on a double device."""
@@ -116,7 +119,7 @@ class CpuDevice:
         kind = np.dtype(dtype)
         return np.dtype(np.float64) if self.double and kind == np.float32 else kind
 
-    # Kernels ---------------------------------------------------------------------------------------------------
+    # Kernels
 
     def compile(
         self,
@@ -144,7 +147,7 @@ class CpuDevice:
                 where = ctypes.cast(symbol, ctypes.c_void_p).value
                 self._kernels[unit.file, contract.name] = Entry(*((where, None) if plain else (None, where)))
 
-    # Plans -----------------------------------------------------------------------------------------------------
+    # Plans
 
     def plan(self, operations: Sequence[Operation], *, use_graph: bool = True, branches: int = 1) -> CpuPlan:
         """Records ``operations``; kernels not compiled yet are compiled now. The options have no meaning here."""

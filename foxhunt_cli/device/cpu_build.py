@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
-from foxhunt_cli.device.cpu_source import KernelUnit, include_closure
+from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.device.seal import is_whole, sealed
+from foxhunt_cli.kernels.text import include_closure
 
-RUNTIME_DIR = Path(__file__).parent / "cpu_runtime"
+RUNTIME_DIR = Path(__file__).resolve().parent / "cpu_runtime"
 SHIM = RUNTIME_DIR / "cuda_on_cpu.h"
 RUNTIME = RUNTIME_DIR / "runtime.cpp"
 
@@ -156,12 +157,13 @@ class Builder:
         self.cache_dir = cache_dir or default_cache_dir()
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.compiler = find_compiler()
-        self._shim = {SHIM: SHIM.read_text(), **include_closure(SHIM, RUNTIME_DIR)}
+        self._shim = include_closure(SHIM, (RUNTIME_DIR,))
 
     def runtime(self) -> Target:
         """The runtime library."""
-        covered = include_closure(RUNTIME, RUNTIME_DIR)
-        return self._target("runtime", RUNTIME.read_text(), covered, self.options.runtime_flags(), (RUNTIME_DIR,))
+        covered = include_closure(RUNTIME, (RUNTIME_DIR,))
+        text = covered.pop(RUNTIME)
+        return self._target("runtime", text, covered, self.options.runtime_flags(), (RUNTIME_DIR,))
 
     def kernels(self, unit: KernelUnit) -> Target:
         """The library of one kernel file."""

@@ -14,10 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.device.base import CopyArray, DeviceError, Fill, KernelFault, Launch, Operation, Product
+from foxhunt_cli.device.base import (
+    MAX_BLOCK,
+    CopyArray,
+    DeviceError,
+    Fill,
+    KernelFault,
+    Launch,
+    Operation,
+    Product,
+)
 from foxhunt_cli.kernels.contract import KernelContract, Param
-
-MAX_BLOCK = 1024
 
 _SLOT = {
     "float32": "<f4x",

@@ -16,16 +16,12 @@ from pathlib import Path
 
 from foxhunt_cli.device.base import CompileError, DeviceError
 from foxhunt_cli.kernels.contract import KernelContract, parse_file
+from foxhunt_cli.kernels.text import blank, definitions, include_closure, matching, resolved
 
-_COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
-_VISIBLE = re.compile(r"[^\n]")
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
-_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:.*\\\n)*.*)$", re.M)
 _DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:__align__\s*\(\s*\d+\s*\)\s*)?([\w:\s]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
 _KERNEL_HEAD = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\s*\(")
-_FUNCTION_HEAD = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # Words that make a thread stop and wait, and memory that threads share.
 _MEETS = re.compile(r"__sync\w*|\w+_sync|__shared__|cooperative_groups")
@@ -57,7 +53,8 @@ class KernelUnit:
     @cached_property
     def headers(self) -> dict[Path, str]:
         """Every file this one includes, directly or not, by path. What the cache key must cover."""
-        found = include_closure(self.file, self.root)
+        found = include_closure(self.file, (self.root,))
+        del found[self.file]
         for path, text in found.items():
             if _DYNAMIC_SHARED.search(blank(text)):
                 raise CompileError(
@@ -104,11 +101,6 @@ def _contracts(file: Path, text: str) -> tuple[KernelContract, ...]:
 
 
 @lru_cache(maxsize=512)
-def _includes(text: str) -> tuple[str, ...]:
-    return tuple(_INCLUDE.findall(text))
-
-
-@lru_cache(maxsize=512)
 def _with_index_parameters(text: str, plain: frozenset[str]) -> str:
     """``text`` with the built-in indices as parameters of the kernels in ``plain``."""
     code = blank(text)
@@ -123,48 +115,9 @@ def _with_index_parameters(text: str, plain: frozenset[str]) -> str:
     return text
 
 
-@lru_cache(maxsize=1024)
-def resolved(path: Path) -> Path:
-    """``path.resolve()``, asked once a process: it looks at every folder on the way."""
-    return path.resolve()
-
-
-def include_closure(file: Path, root: Path) -> dict[Path, str]:
-    """Text of every file that ``file`` includes by quotes, directly or not. Names are relative to the includer or
-    to ``root``; what is found in neither place is left to the compiler to report."""
-    found: dict[Path, str] = {}
-    waiting = [(file, file.read_text())]
-    while waiting:
-        origin, text = waiting.pop()
-        for name in _includes(text):
-            path = next((resolved(p) for p in (origin.parent / name, root / name) if p.is_file()), None)
-            if path and path not in found:
-                found[path] = path.read_text()
-                waiting.append((path, found[path]))
-    return found
-
-
 def _dynamic_pointer(match: re.Match[str]) -> str:
     """A pointer declaration of as many lines as the array declaration it replaces."""
     return f"{match[1]}* const {match[2]} = ({match[1]}*)fh_dynamic_shared;" + "\n" * match[0].count("\n")
-
-
-@lru_cache(maxsize=512)  # a header is looked at with every file that includes it
-def blank(text: str) -> str:
-    """``text`` with comments and string contents as spaces, every other character where it was."""
-    return _COMMENT_OR_STRING.sub(lambda m: _VISIBLE.sub(" ", m[0]), text)
-
-
-def matching(code: str, start: int) -> int:
-    """Index of the bracket that closes the one at ``start``; the end of the text when none does."""
-    opening = code[start]
-    closing = {"(": ")", "{": "}"}[opening]
-    depth = 0
-    for match in re.compile(rf"[{re.escape(opening + closing)}]").finditer(code, start):
-        depth += 1 if match[0] == opening else -1
-        if depth == 0:
-            return match.start()
-    return len(code)
 
 
 @lru_cache(maxsize=512)
@@ -200,25 +153,3 @@ def _is_plain(kernel: str, bodies: dict[str, list[str]]) -> bool:
             seen |= called
             waiting.extend(called)
     return True
-
-
-@lru_cache(maxsize=256)  # headers are seen again with every file that includes them
-def definitions(text: str) -> tuple[list[tuple[str, str]], str]:
-    """(name, body) of every macro and function of ``text``, and what remains of its code without them."""
-    code = blank(text)
-    found = [(m[1], m[2]) for m in _DEFINE.finditer(code)]
-    code = _DEFINE.sub("", code)
-    rest = []
-    position = 0
-    while match := _FUNCTION_HEAD.search(code, position):
-        close = matching(code, match.end() - 1)
-        after = re.compile(r"\s*(?:const|noexcept|\s)*\{").match(code, close + 1)
-        if not after:
-            rest.append(code[position : match.end()])
-            position = match.end()
-            continue
-        end = matching(code, after.end() - 1)
-        found.append((match[1], code[match.end() : end]))
-        rest.append(code[position : match.start()])
-        position = end + 1
-    return found, "".join([*rest, code[position:]])

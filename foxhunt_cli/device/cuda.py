@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.device import nvrtc
-from foxhunt_cli.device.base import Array, DeviceError, Launch, Operation, Progress
+from foxhunt_cli.device.base import HOPPER, Array, DeviceError, Launch, Operation, Progress
 from foxhunt_cli.device.branches import schedule
 from foxhunt_cli.device.cuda_errors import explained, usable_gpus
 from foxhunt_cli.device.cuda_graph import CudaPlan
 from foxhunt_cli.device.cuda_operations import Resolver
 from foxhunt_cli.kernels.contract import KernelContract
 from foxhunt_cli.kernels.registry import cuda_root
+from foxhunt_cli.kernels.text import resolved
 
 PRECISIONS = ("tf32", "fp32")
 TF32_CAPABILITY = 80
@@ -30,6 +31,7 @@ class CudaDevice:
     """One NVIDIA GPU. ``precision`` of matrix products: "tf32" (tensor cores), "fp32", or None for the best it has."""
 
     kind = "cuda"
+    double = False
 
     def __init__(self, index: int = 0, precision: str | None = None):
         import cupy
@@ -65,6 +67,11 @@ class CudaDevice:
                 f"{self.name} (compute capability {self.capability / 10}) has no TF32; use --precision fp32"
             )
         return asked
+
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether it runs the kernels of cuda_only, which are written for Hopper."""
+        return self.capability >= HOPPER
 
     @contextmanager
     def active(self, doing: str) -> Iterator[None]:
@@ -122,7 +129,7 @@ class CudaDevice:
 
         Kernels that run under a flag are compiled once more, with the flag as a parameter.
         """
-        wanted = {(c.file.resolve(), flag) for own, flag in ((contracts, False), (conditional, True)) for c in own}
+        wanted = {(resolved(c.file), flag) for own, flag in ((contracts, False), (conditional, True)) for c in own}
         files = sorted(wanted - set(self._modules))
         root = cuda_root()
         arch = nvrtc.arch_for(self.capability)
@@ -132,7 +139,11 @@ class CudaDevice:
                 self._modules[key] = self._cupy.RawModule(path=str(binary))
 
     def function(self, contract: KernelContract, shared_bytes: int, block: int, conditional: bool = False) -> Any:
-        module = (contract.file.resolve(), conditional)
+        """The loaded kernel, compiled now if it was not. Raises DeviceError where this GPU cannot launch it so.
+
+        conditional: the one that takes a flag as its last parameter.
+        """
+        module = (resolved(contract.file), conditional)
         if module not in self._modules:
             self.compile(*(([], None, [contract]) if conditional else ([contract],)))
         key = (*module, contract.name)
@@ -166,8 +177,8 @@ class CudaDevice:
             [op.contract for op in launches if op.when is None],
             conditional=[op.contract for op in launches if op.when is not None],
         )
-        resolved = [self._resolver.enqueued(operation) for operation in operations]
-        return CudaPlan(self, resolved, schedule(operations, branches) if use_graph else None)
+        enqueued = [self._resolver.enqueued(operation) for operation in operations]
+        return CudaPlan(self, enqueued, schedule(operations, branches) if use_graph else None)
 
     # Figures
 

@@ -7,6 +7,7 @@ meet there.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from foxhunt_cli.device import cuda_matmul
 from foxhunt_cli.device.base import (
     HOPPER,
-    Array,
     CompileError,
     CopyArray,
     DeviceError,
@@ -22,6 +22,7 @@ from foxhunt_cli.device.base import (
     Launch,
     Operation,
     Product,
+    extent,
 )
 from foxhunt_cli.device.cuda_graph import Enqueued
 from foxhunt_cli.kernels.contract import KernelContract, Param, parse_file
@@ -127,8 +128,8 @@ class Resolver:
         for name, array in (("a", op.a), ("b", op.b), ("out", op.out)):
             self._check_array(f"product: {name}", array)
         shape = cuda_matmul.shape_of(op)
-        start, stop = _span(op.out)
-        for name, (first, last) in (("a", _span(op.a)), ("b", _span(op.b))):
+        start, stop = extent(op.out)
+        for name, (first, last) in (("a", extent(op.a)), ("b", extent(op.b))):
             if first < stop and start < last:
                 raise DeviceError(f"product: out overlaps {name} in memory; the product needs an output of its own")
         for name, array, want in (("addend", op.addend, op.out.shape), ("column_sums", op.column_sums, (1, shape.n))):
@@ -173,13 +174,9 @@ def _int32(*values: int) -> tuple[np.int32, ...]:
     return tuple(map(np.int32, values))
 
 
-def _span(array: Array) -> tuple[int, int]:
-    """Addresses from the first byte of a row-strided 2-D array to one past its last."""
-    start = array.data.ptr
-    return start, start + (array.shape[0] - 1) * array.strides[0] + array.shape[1] * array.itemsize
-
-
+@cache  # a plan asks once a product
 def _contracts(file: str) -> dict[str, KernelContract]:
+    """Contracts of a file of the device's own kernels, by name."""
     path = cuda_root() / "cuda_only" / file
     contracts = {c.name: c for c in parse_file(path)}
     if not contracts:

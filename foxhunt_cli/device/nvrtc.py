@@ -30,9 +30,9 @@ from typing import Any
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
 from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.contract import conditional_source
+from foxhunt_cli.kernels.text import include_closure
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
-_INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 _PLACE = re.compile(r"^(.+?)\((\d+)\):", re.M)
 _OWN_FEATURES = "wgmma.cuh"  # the header whose functions only Hopper has, and only under its own target
 _REMEDY = "install it with 'pip install nvidia-cuda-nvrtc-cu12' (or the -cu13 wheel beside cupy-cuda13x)"
@@ -125,34 +125,6 @@ def arch_for(capability: int) -> str:
     return f"compute_{older[-1]}"
 
 
-def include_closure(path: Path, include_dirs: Sequence[Path]) -> dict[Path, str]:
-    """The file and every header reached by ``#include "..."``, with their text, in order of discovery.
-
-    Raises CompileError naming the line of an include that is nowhere.
-    """
-    found: dict[Path, str] = {}
-    pending = [Path(path).resolve()]
-    while pending:
-        file = pending.pop(0)
-        if file in found:
-            continue
-        text = found[file] = file.read_text()
-        for match in _INCLUDE.finditer(text):
-            candidates = [folder / match[1] for folder in (*include_dirs, file.parent)]
-            header = next((c for c in candidates if c.is_file()), None)
-            if header is None:
-                line = text.count("\n", 0, match.start(1)) + 1
-                looked = ", ".join(str(c.parent) for c in candidates)
-                raise CompileError(f'{file}:{line}: no header "{match[1]}"; looked in {looked}')
-            pending.append(header.resolve())
-    return found
-
-
-def closure_hash(path: Path, include_dirs: Sequence[Path]) -> str:
-    """Digest of the text of the file and all its headers; changes when any of them does."""
-    return _digest(include_closure(path, include_dirs))
-
-
 def _digest(closure: Mapping[Path, str]) -> str:
     digest = hashlib.sha256()
     for file, text in closure.items():
@@ -160,11 +132,20 @@ def _digest(closure: Mapping[Path, str]) -> str:
     return digest.hexdigest()
 
 
-def compile_cubin(source: str, name: str, include_dirs: Sequence[Path], arch: str, extra: Sequence[str] = ()) -> bytes:
-    """Machine code (``sm_NN``) or PTX (``compute_NN``) of ``source``.
+@dataclass(frozen=True)
+class Compiled:
+    """binary: machine code (``sm_NN``) or PTX (``compute_NN``). log: what the compiler said on the way."""
 
-    ``name`` is what the compiler's messages call the file; ``extra`` are further options. Raises CompileError whose
-    message starts with file:line.
+    binary: bytes
+    log: str
+
+
+def compile_source(
+    source: str, name: str, include_dirs: Sequence[Path], arch: str, extra: Sequence[str] = ()
+) -> Compiled:
+    """Compiles ``source``, with ``extra`` options behind our own.
+
+    ``name`` is what the compiler's messages call the file. Raises CompileError whose message starts with file:line.
     """
     nvrtc = bindings()
     program = nvrtc.createProgram(source, name, (), ())
@@ -175,19 +156,15 @@ def compile_cubin(source: str, name: str, include_dirs: Sequence[Path], arch: st
         except nvrtc.NVRTCError as error:
             log = nvrtc.getProgramLog(program).strip().strip("\0").strip()
             raise CompileError(_PLACE.sub(r"\1:\2:", log) or f"{name}: {error}") from None
-        return nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program)
+        binary = nvrtc.getCUBIN(program) if arch.startswith("sm_") else nvrtc.getPTX(program)
+        return Compiled(binary, nvrtc.getProgramLog(program))
     finally:
         nvrtc.destroyProgram(program)
 
 
-def compile_file(task: CompileTask) -> bytes:
-    """``compile_cubin`` of a file on disk."""
-    return compile_cubin(task.source(), str(task.path), task.include_dirs, task.target)
-
-
-def check_syntax(task: CompileTask) -> None:
-    """Everything of compilation but code generation, twenty times faster. Raises CompileError."""
-    compile_cubin(task.source(), str(task.path), task.include_dirs, task.target, extra=("--fdevice-syntax-only",))
+def compile_file(task: CompileTask, extra: Sequence[str] = ()) -> Compiled:
+    """``compile_source`` of a file on disk."""
+    return compile_source(task.source(), str(task.path), task.include_dirs, task.target, extra)
 
 
 def cache_folder() -> Path:
@@ -277,7 +254,7 @@ def _serve() -> None:
         path, arch, folders, conditional, target = json.loads(line)
         error = None
         try:
-            binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders)), conditional))
+            binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders)), conditional)).binary
             aside = Path(f"{target}.{os.getpid()}")
             aside.write_bytes(sealed(binary))
             aside.replace(target)  # whole files only, also when two processes compile the same

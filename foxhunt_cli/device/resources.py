@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foxhunt_cli.device import nvrtc
-from foxhunt_cli.device.base import CompileError
 
 _REPORT = "--ptxas-options=-v"
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
@@ -75,14 +74,4 @@ def _logs(tasks: Sequence[nvrtc.CompileTask]) -> list[str]:
 
 
 def _log(task: nvrtc.CompileTask) -> str:
-    binding = nvrtc.bindings()
-    program = binding.createProgram(task.path.read_text(), str(task.path), (), ())
-    folders = (f"-I{folder}" for folder in task.include_dirs)
-    options = (*nvrtc.OPTIONS, *folders, f"--gpu-architecture={task.target}", _REPORT)
-    try:
-        binding.compileProgram(program, options)
-        return binding.getProgramLog(program)
-    except binding.NVRTCError as error:
-        raise CompileError(f"{task.path}: {error}; 'foxhunt doctor' and the kernel's own tests say more") from None
-    finally:
-        binding.destroyProgram(program)
+    return nvrtc.compile_file(task, (_REPORT,)).log

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from foxhunt_cli.device import cuda_errors
 from foxhunt_cli.device.base import Device, DeviceError
 
 _GRAMMAR = re.compile(r"^(?:auto|cpu|cuda(?::(\d+))?)$")
@@ -33,9 +34,7 @@ def select(request: str = "auto", *, precision: str | None = None, threads: int 
         raise DeviceError(f"--device: expected auto, cpu, cuda or cuda:N, got '{request}'")
     if request == "cpu":
         return _cpu(threads, "")
-    from foxhunt_cli.device.cuda import usable_gpus
-
-    count, reason = usable_gpus()
+    count, reason = cuda_errors.usable_gpus()
     if request == "auto" and not count:
         return _cpu(threads, f" ({reason})")
     if not count:

@@ -10,10 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from foxhunt_cli.config.dims import DimensionError, evaluate
-from foxhunt_cli.device.base import Launch
+from foxhunt_cli.device.base import MAX_BLOCK, Launch, extent
 from foxhunt_cli.kernels.contract import KernelContract, Param
-
-MAX_BLOCK = 1024
 
 
 class BindError(ValueError):
@@ -84,15 +82,9 @@ def _pointer(
     return array
 
 
-def _span(array: Any) -> tuple[int, int]:
-    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
-    start = interface["data"][0]
-    return start, start + array.nbytes
-
-
 def _check_aliasing(contract: KernelContract, pointers: Mapping[str, Any]) -> None:
     """No written array may overlap another argument: kernels rely on it (``__restrict__``, order of writes)."""
-    spans = {name: _span(array) for name, array in pointers.items()}
+    spans = {name: extent(array) for name, array in pointers.items()}
     for name in contract.writes:
         for other, (start, stop) in spans.items():
             if other != name and spans[name][0] < stop and start < spans[name][1]:

@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from foxhunt_cli.device.cpu_source import definitions, include_closure, matching
 from foxhunt_cli.isv.table import ISV_SIZE, by_name
 from foxhunt_cli.kernels.contract import KernelContract
 from foxhunt_cli.kernels.registry import cuda_root
+from foxhunt_cli.kernels.text import definitions, include_closure, matching
 
 WHOLE = frozenset(range(ISV_SIZE))
 BLOCK = 16  # slots that a name plus a number may reach, the named one included
@@ -73,8 +73,8 @@ def touched(contract: KernelContract) -> Touched:
 @cache
 def _bodies(file: Path) -> dict[str, tuple[str, ...]]:
     """Functions and macros of ``file`` and what it includes, by name; the generated names of slots are no macros."""
-    included = include_closure(file, cuda_root().resolve())
-    texts = [file.read_text(), *(text for path, text in included.items() if path.name != "isv_slots.cuh")]
+    included = include_closure(file, (cuda_root().resolve(),))
+    texts = [text for path, text in included.items() if path.name != "isv_slots.cuh"]
     bodies: dict[str, tuple[str, ...]] = {}
     for text in texts:
         for name, body in definitions(text)[0]:

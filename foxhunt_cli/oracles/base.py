@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.device.base import HOPPER, Device
+from foxhunt_cli.device.base import Device
 from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.oracles.witness import Witness
@@ -139,9 +139,8 @@ class Trial:
         """
         contract = kernel(name)
         self.device.compile([contract])
-        double = getattr(self.device, "double", False)
         held = {key: self.device.upload(np.ascontiguousarray(value)) for key, value in arrays.items()}
-        launch = bind(contract, held, dims, remap, double=double)
+        launch = bind(contract, held, dims, remap, double=self.device.double)
         self.device.plan([launch], use_graph=False).run_eager()
         self.device.synchronize()
         names = remap or {}
@@ -150,7 +149,7 @@ class Trial:
     @property
     def in_tf32(self) -> bool:
         """Whether the device rounds the operands of matrix products to 10 bits."""
-        return getattr(self.device, "precision", "fp32") == "tf32"
+        return self.device.precision == "tf32"
 
     def bound(self, float32: float, tf32: float) -> float:
         """The tolerance of what came through matrix products, by the device's precision."""
@@ -158,7 +157,7 @@ class Trial:
 
     def needs_tensor_cores(self) -> None:
         """Skip the case unless the device runs ``cuda_only`` kernels: a GPU of compute capability 9.0 or newer."""
-        if self.device.kind != "cuda" or getattr(self.device, "capability", 0) < HOPPER:
+        if not self.device.tensor_cores:
             raise Skipped("needs an NVIDIA GPU of compute capability 9.0 or newer")
 
     def close(self, label: str, expected: Any, got: Any, tolerance: float) -> None:

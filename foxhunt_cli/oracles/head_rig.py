@@ -51,7 +51,7 @@ class HeadRig:
         gain: float = 1.0,
     ) -> None:
         self.device, self.dims = trial.device, dict(dims)
-        self.double = bool(getattr(trial.device, "double", False))
+        self.double = trial.device.double
         self.arrays: dict[str, Any] = {}
         layout = lay_out(parameters, self.dims)
         start = initial_values(layout, seed)

@@ -49,7 +49,7 @@ class ReplayRig:
         scalars: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.device = device
-        self.double = bool(getattr(device, "double", False))
+        self.double = device.double
         self.dims: dict[str, Any] = {
             "B": batch, "T": rollout, "C": capacity, "R": rows, "P": 2 * lot_limit + 1, "latency": 1,
             "tick_value_usd": 12.5, "fee_usd": 2.0, **(scalars or {}),

@@ -24,11 +24,10 @@ def build(
     steps: Sequence[Step], arrays: Mapping[str, Any], dims: Mapping[str, int | float], device: Device
 ) -> list[Operation]:
     """Operations for ``steps``. Raises PlanError, BindError or DimensionError."""
-    double = getattr(device, "double", False)
     operations: list[Operation] = []
     for step in steps:
         if isinstance(step, Stage):
-            operation = bind(kernel(step.kernel), arrays, dims, step.remap, double=double)
+            operation = bind(kernel(step.kernel), arrays, dims, step.remap, double=device.double)
         elif isinstance(step, Matmul):
             operation = _product(step, arrays, dims)
         else:

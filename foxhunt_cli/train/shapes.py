@@ -9,7 +9,7 @@ import numpy as np
 
 from foxhunt_cli.config.load import ConfigError
 from foxhunt_cli.config.run import RunConfig
-from foxhunt_cli.device.base import HOPPER, Device
+from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.pipeline import control
@@ -68,8 +68,7 @@ def fusion_of(config: RunConfig, device: Device | None) -> Fusion:
     """
     if device is None or device.kind != "cuda" or not config.fused:
         return "none"
-    tensor_cores = getattr(device, "precision", "fp32") == "tf32" and getattr(device, "capability", 0) >= HOPPER
-    return "tf32" if tensor_cores else "float32"
+    return "tf32" if device.tensor_cores and device.precision == "tf32" else "float32"
 
 
 def frozen_controllers(config: RunConfig) -> frozenset[str]:

@@ -8,7 +8,8 @@ import pytest
 from cpu_samples import CUDA_SRC, SAMPLE
 
 from foxhunt_cli.device.base import CompileError, DeviceError
-from foxhunt_cli.device.cpu_source import KernelUnit, blank, plain_kernels
+from foxhunt_cli.device.cpu_source import KernelUnit, plain_kernels
+from foxhunt_cli.kernels.text import blank
 
 KERNEL = """
 // launch: threads N, block 64

@@ -5,13 +5,13 @@ import types
 
 import pytest
 
-from foxhunt_cli.device import cuda, select
+from foxhunt_cli.device import cuda_errors, select
 from foxhunt_cli.device.base import DeviceError
 
 
 @pytest.fixture
 def no_gpu(monkeypatch):
-    monkeypatch.setattr(cuda, "usable_gpus", lambda: (0, "no NVIDIA GPU or driver (cudaErrorNoDevice)"))
+    monkeypatch.setattr(cuda_errors, "usable_gpus", lambda: (0, "no NVIDIA GPU or driver (cudaErrorNoDevice)"))
 
 
 @pytest.mark.parametrize("request_", ["gpu", "cuda:", "cuda:x", "CPU", ""])
@@ -32,7 +32,7 @@ def test_auto_falls_back_and_says_why(no_gpu):
 
 
 def test_cpu_does_not_look_for_gpus(monkeypatch):
-    monkeypatch.setattr(cuda, "usable_gpus", lambda: pytest.fail("asked for GPUs"))
+    monkeypatch.setattr(cuda_errors, "usable_gpus", lambda: pytest.fail("asked for GPUs"))
     assert select.select("cpu", threads=1).device.kind == "cpu"
 
 
@@ -52,7 +52,7 @@ def test_runtime_error_of_the_count_means_no_gpu(monkeypatch):
         raise error("cudaErrorNoDevice: no CUDA-capable device is detected")
 
     fake_cupy(monkeypatch, count)
-    assert cuda.usable_gpus() == (0, "no NVIDIA GPU or driver (cudaErrorNoDevice)")
+    assert cuda_errors.usable_gpus() == (0, "no NVIDIA GPU or driver (cudaErrorNoDevice)")
 
 
 def test_any_other_error_is_not_swallowed(monkeypatch):
@@ -61,10 +61,10 @@ def test_any_other_error_is_not_swallowed(monkeypatch):
 
     fake_cupy(monkeypatch, count)
     with pytest.raises(MemoryError):
-        cuda.usable_gpus()
+        cuda_errors.usable_gpus()
 
 
 def test_cupy_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    count, reason = cuda.usable_gpus()
+    count, reason = cuda_errors.usable_gpus()
     assert count == 0 and "CuPy is not installed" in reason
