@@ -67,7 +67,7 @@ def _ours(device: Device, capacity: int, rows: int) -> Callable[[], None]:
     """One environment step of ``rows`` rows with n = 1, and one update; the store is full."""
     rig = ReplayRig(device, batch=rows, rollout=1, capacity=capacity, rows=rows, isv={"N_STEP": 1.0, "PER_BETA": 0.4})
     rng = np.random.default_rng(0)
-    rig.set(h_bar=rng.standard_normal((2, rows, 128)), reward=rng.standard_normal((1, rows)))
+    rig.set(target_h=rng.standard_normal((2, rows, 128)), reward=rng.standard_normal((1, rows)))
     rig.set(c51_td=rng.random(rows) + 0.1)
     push = [*per.push(), *per.tree_of_pushed(capacity, rows, 1)]
     fill = rig.plan(push)

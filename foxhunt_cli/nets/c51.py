@@ -77,12 +77,12 @@ def support() -> list[Step]:
     return [Stage("rl_atom_support_update")]
 
 
-def row_q(features: str = "h_bar") -> Stage:
+def row_q(features: str = "target_h") -> Stage:
     """q_mean, q_sigma of each row's own class at environment step ``t`` (bound by the caller), without noise."""
     return Stage("rl_c51_row_q", {"h": features, "rows": "B"})
 
 
-def expected_q(rows: int, chunk: int, features: str = "h_bar", out: str = "c51_q") -> list[Step]:
+def expected_q(rows: int, chunk: int, features: str = "target_h", out: str = "c51_q") -> list[Step]:
     """E[Q] of every class and action for ``rows`` encodings, without noise, ``chunk`` (at most R) rows at a time."""
     steps: list[Step] = []
     for row0 in range(0, rows, chunk):

@@ -41,7 +41,7 @@ def _pairs_each(rows: int) -> int:
     return min(range(1, _BLOCK_PAIRS + 1), key=share)
 
 
-def action_values(rows: int, chunk: int, features: str = "h_bar", *, quantiles: bool = True) -> list[Step | Fused]:
+def action_values(rows: int, chunk: int, features: str = "target_h", *, quantiles: bool = True) -> list[Step | Fused]:
     """ensemble_q of every class and action at the T*B = ``rows`` critic encodings; ``chunk`` bounds memory.
 
     quantiles False: there is no quantile head, E[C51] alone is the value.

@@ -75,7 +75,7 @@ def _embed(taus: str, head: str = "") -> list[Step]:
     ]
 
 
-def expected_q(rows: str = "T*B", features: str = "h_bar", out: str = "iqn_q") -> list[Step]:
+def expected_q(rows: str = "T*B", features: str = "target_h", out: str = "iqn_q") -> list[Step]:
     """E[IQN] of every class and action for ``rows`` encodings, over midpoint taus: linear in the mean embedding.
 
     Without bias: b_iqn is added where the values are read.

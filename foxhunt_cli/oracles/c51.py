@@ -216,7 +216,7 @@ def c51_expectations_match_numpy(trial: Trial) -> None:
     rig = rig_of(trial)
     h = rig.get("replay_h")
     position = np.resize([0, 4, 2, 1, 3], (2, 3)).astype(np.int32)
-    rig.set("h_bar", h.reshape(2, 3, 128))
+    rig.set("target_h", h.reshape(2, 3, 128))
     rig.set("position_class", position)
     rig.dims["t"] = 1
     rig.run([*c51.expected_q(6, 4), c51.row_q()])

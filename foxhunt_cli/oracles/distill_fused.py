@@ -80,7 +80,7 @@ def _value_rig(trial: Trial, rows: int, classes: int) -> HeadRig:
     rng = np.random.default_rng(rows + classes)
     inputs = {
         "isv": isv_values(**SPAN),
-        "h_bar": rng.standard_normal((rows + 3, 128)),
+        "target_h": rng.standard_normal((rows + 3, 128)),
         "rng_tau": np.ones(32, np.uint32),
         "rng_tau_next": np.ones(32, np.uint32),
     }
@@ -93,7 +93,7 @@ def _value_rig(trial: Trial, rows: int, classes: int) -> HeadRig:
 
 def _expected_values(rig: HeadRig, rows: int, classes: int) -> np.ndarray:
     """ensemble_q in float64."""
-    h = rig.get("h_bar")[:rows]
+    h = rig.get("target_h")[:rows]
     logits = (h @ rig.get("w_c51") + rig.get("b_c51")).reshape(rows, classes * A, Z)
     prob = np.exp(logits - logits.max(-1, keepdims=True))
     value = (prob / prob.sum(-1, keepdims=True)) @ np.linspace(SPAN["c51_v_min"], SPAN["c51_v_max"], Z)

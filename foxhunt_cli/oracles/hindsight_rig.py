@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.oracles.base import Trial
 from foxhunt_cli.oracles.replay_rig import H, ReplayRig
 from foxhunt_cli.replay import hindsight, per
@@ -17,12 +16,8 @@ TICK, FEE = 12.5, 2.0
 CAPACITY, SCALE, BOOST = 2048, 0.01, 3.0
 CLOSE, PEAK, PATH = 0, 1, 2
 LOOKAHEAD = 20
+_SCALARS = ("index", "n", "lots", "next_lots", "action", "return", "discount", "terminal", "source", "birth", "row")
 ROW_CODE = 4096  # the encoding of row b at birth g is ROW_CODE * b + g, in every element
-
-_EXTRA = (
-    Buffer("closed", "T, B", "uint8", "iteration", "0/1", "a trade closed"),
-    Buffer("closed_trade_pnl_usd", "T, B", "float32", "iteration", "USD", "PnL of the trade that closed"),
-)
 
 
 class Scene:
@@ -46,8 +41,8 @@ class Scene:
             "REWARD_CLAMP_WIN": 50.0, "REWARD_CLAMP_LOSS": 50.0, "PER_MAX_PRIORITY": 2.0, **isv,
         }  # fmt: skip
         self.rig = ReplayRig(
-            trial.device, batch=batch, rollout=rollout, capacity=CAPACITY, extra=_EXTRA, isv=values,
-            scalars={"tick_value_usd": TICK, "fee_usd": FEE},
+            trial.device, batch=batch, rollout=rollout, capacity=CAPACITY, isv=values,
+            extra=("closed", "closed_trade_pnl_usd"), scalars={"tick_value_usd": TICK, "fee_usd": FEE},
         )  # fmt: skip
         self._market()
         self.rollout, self.step, self.directions = rollout, 0, directions
@@ -73,7 +68,7 @@ class Scene:
         fresh[self.new_episode.get(first // rollout, [])] = 1
         rig.set(
             cursor=first + len(self.mids) * np.arange(batch), new_episode=fresh,
-            h_bar=np.repeat(code[:, :, None], H, axis=2), position_before=before, position_after=after,
+            target_h=np.repeat(code[:, :, None], H, axis=2), position_before=before, position_after=after,
             closed=(before != 0) & ((after == 0) | (np.sign(after) != np.sign(before))), action=5,
             closed_trade_pnl_usd=self.pnl[first : first + rollout],
         )  # fmt: skip
@@ -110,20 +105,7 @@ class Scene:
 
     def slot(self, slot: int) -> dict[str, Any]:
         """One stored transition."""
-        names = (
-            "index",
-            "n",
-            "lots",
-            "next_lots",
-            "action",
-            "return",
-            "discount",
-            "terminal",
-            "source",
-            "birth",
-            "row",
-        )
-        found = {name: self.rig.get(f"store_{name}")[slot].item() for name in names}
+        found = {name: self.rig.get(f"store_{name}")[slot].item() for name in _SCALARS}
         for name in ("h", "next_h"):
             vector = self.rig.get(f"store_{name}")[slot]
             found[name] = vector[0].item() if np.all(vector == vector[0]) else float("nan")

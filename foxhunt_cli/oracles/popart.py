@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets import popart
 from foxhunt_cli.nets.target import BUFFERS as SHARED
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, isv_values
 from foxhunt_cli.pipeline.stage import Stage
+from foxhunt_cli.pipeline.tables import buffers
 
 _T, _B, _P = 4, 8, 9
 
@@ -27,9 +27,8 @@ def _rig(trial: Trial, returns: np.ndarray, **changed) -> HeadRig:
         "h": rng.standard_normal((64, 128)),
         "context": rng.standard_normal((64, 3)),
     }
-    moments = Buffer("adv_moments", "6", "float32", "iteration", "mixed", "of the advantages and the returns")
     sizes = {"T": _T, "B": _B, "P": _P, "N_TARGET_CHUNKS": 1, "mask_overridden": 0}
-    return HeadRig(trial, (), (*SHARED, moments), sizes, inputs)
+    return HeadRig(trial, (), (*SHARED, buffers()["adv_moments"]), sizes, inputs)
 
 
 # What measures the returns, then what follows them.

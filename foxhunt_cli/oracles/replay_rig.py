@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from foxhunt_cli.buffers.replay import ROWS
-from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import shape
 from foxhunt_cli.device.base import Device
 from foxhunt_cli.device.rng import seed_states
@@ -20,32 +19,26 @@ from foxhunt_cli.isv.table import ISV_SIZE, number, slots
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.pipeline.build import build, kernels_of
 from foxhunt_cli.pipeline.stage import Step
-from foxhunt_cli.replay import constants
+from foxhunt_cli.pipeline.tables import buffers
 
 H = 128
 
 # What the pipeline gives the replay each iteration, and the state vector.
 _INPUTS = (
-    Buffer("isv", "640", "float32", "persistent", "mixed", "state vector"),
-    Buffer("cursor", "B", "int32", "persistent", "index", "snapshot of step 0"),
-    Buffer("new_episode", "B", "uint8", "iteration", "0/1", "a new start"),
-    Buffer("h_bar", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "critic features"),
-    Buffer("reward", "T, B", "float32", "iteration", "scaled", "reward"),
-    Buffer("position_before", "T, B", "int32", "iteration", "lots", "position during step t"),
-    Buffer("position_after", "T, B", "int32", "iteration", "lots", "position after the fill"),
-    Buffer("action", "T, B", "int8", "iteration", "action", "executed action"),
-    Buffer("terminal", "T, B", "uint8", "iteration", "0/1", "no bootstrap"),
-    Buffer("truncated", "T, B", "uint8", "iteration", "0/1", "end of an episode"),
-    Buffer("c51_td", "R", "float32", "iteration", "nats", "TD error"),
-)
+    "isv", "cursor", "new_episode", "target_h", "reward", "position_before", "position_after", "action", "terminal",
+    "truncated", "c51_td",
+)  # fmt: skip
 
 
 class ReplayRig:
-    """Arrays by buffer name on a device; ``run`` executes a list of steps, recorded at its first use."""
+    """Arrays by buffer name on a device; ``run`` executes a list of steps, recorded at its first use.
+
+    extra: buffers beside those of the replay and what the pipeline gives it. scalars: dimensions beside its own.
+    """
 
     def __init__(
         self, device: Device, *, batch: int, rollout: int, capacity: int, rows: int = 64, lot_limit: int = 4,
-        seed: int = 1, extra: Sequence[Buffer] = (), isv: Mapping[str, float] | None = None,
+        seed: int = 1, extra: Sequence[str] = (), isv: Mapping[str, float] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> None:  # fmt: skip
         self.device = device
@@ -56,7 +49,7 @@ class ReplayRig:
         }  # fmt: skip
         self._plans: dict[str, Any] = {}
         self.arrays: dict[str, Any] = {}
-        for row in (*ROWS, *_INPUTS, *extra):
+        for row in (*ROWS, *(buffers()[name] for name in (*_INPUTS, *extra))):
             self.arrays[row.name] = device.zeros(shape(row, self.dims), self._dtype(row.dtype))
         values = np.zeros(ISV_SIZE)
         for slot in slots():
@@ -164,7 +157,7 @@ class PushReference:
                 "lots": int(given["position_before"][t, b]),
                 "action": int(given["action"][t, b]),
                 "reward": float(given["reward"][t, b]),
-                "h": given["h_bar"][t, b],
+                "h": given["target_h"][t, b],
             }
         )
 
@@ -176,7 +169,7 @@ class PushReference:
         value = sum(gamma**k * moment["reward"] for k, moment in enumerate(rows))
         return Transition(
             first["birth"], b, n, first["index"], first["lots"], int(given["position_after"][t, b]), first["action"],
-            value, gamma**n, int(given["terminal"][t, b]), first["h"], given["h_bar"][t + 1, b],
+            value, gamma**n, int(given["terminal"][t, b]), first["h"], given["target_h"][t + 1, b],
         )  # fmt: skip
 
 
@@ -188,7 +181,7 @@ def random_iteration(
     return {
         "cursor": cursor,
         "new_episode": np.zeros(batch, np.uint8),
-        "h_bar": rng.standard_normal((rollout + 1, batch, H)).astype(np.float32),
+        "target_h": rng.standard_normal((rollout + 1, batch, H)).astype(np.float32),
         "reward": rng.standard_normal(cells).astype(np.float32),
         "position_before": rng.integers(-4, 5, cells),
         "position_after": rng.integers(-4, 5, cells),
@@ -196,6 +189,3 @@ def random_iteration(
         "terminal": rng.random(cells) < ends,
         "truncated": rng.random(cells) < ends,
     }
-
-
-__all__ = ["H", "PushReference", "ReplayRig", "Transition", "constants", "random_iteration"]

@@ -63,7 +63,7 @@ _APART = ("atom_span", "n_step")
 _ROWS = "T*B"
 
 
-def entry_gates(t: int, features: str = "h_bar", *, evaluation: bool = False) -> list[Step]:
+def entry_gates(t: int, features: str = "target_h", *, evaluation: bool = False) -> list[Step]:
     """Both entry gates of environment step ``t``, behind ``rl_action_begin``; needs frd_prob of the whole iteration.
 
     features: the encodings the critic looks at. evaluation: no warm-up, no bypass, no random number.
@@ -76,7 +76,7 @@ def entry_gates(t: int, features: str = "h_bar", *, evaluation: bool = False) ->
     ]
 
 
-def judged_step(t: int, features: str = "h_bar", *, evaluation: bool = False) -> list[Step]:
+def judged_step(t: int, features: str = "target_h", *, evaluation: bool = False) -> list[Step]:
     """Environment step ``t`` behind its draw, with both entry gates; parameters as of ``entry_gates``."""
     return [_row_q(t, features), Stage("rl_rollout_judged", {**at(t), "evaluation": str(int(evaluation))})]
 

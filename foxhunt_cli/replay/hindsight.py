@@ -22,7 +22,7 @@ def track_all() -> list[Step]:
     return [Stage("rl_rollout_track")]
 
 
-def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
+def inject(directions: str = "both", features: str = "target_h") -> list[Step]:
     """Backward and forward candidates of the iteration, their slots, their copies, what is kept for later."""
     if directions == "off":
         return []
@@ -37,7 +37,7 @@ def inject(directions: str = "both", features: str = "h_bar") -> list[Step]:
     ]
 
 
-def inject_at_once(directions: str = "both", features: str = "h_bar") -> list[Step]:
+def inject_at_once(directions: str = "both", features: str = "target_h") -> list[Step]:
     """``inject`` in two kernels; directions other than "off"."""
     enabled = {one: str(int(directions in ("both", one))) for one in ("backward", "forward")}
     judged = Stage("rl_store_candidates", enabled | {"blocks_done": "candidates_done"})

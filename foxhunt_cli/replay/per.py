@@ -11,7 +11,7 @@ from foxhunt_cli.replay import path_targets
 from foxhunt_cli.replay.constants import N_STEP_MAX, TREE_BAND
 
 
-def push(features: str = "h_bar") -> list[Step]:
+def push(features: str = "target_h") -> list[Step]:
     """Every moment of the iteration whose window is complete, at the largest priority. The tree is renewed later."""
     return [
         Stage("rl_per_push_count"),
@@ -21,7 +21,7 @@ def push(features: str = "h_bar") -> list[Step]:
     ]
 
 
-def push_at_once(features: str = "h_bar") -> list[Step]:
+def push_at_once(features: str = "target_h") -> list[Step]:
     """``push`` in two kernels, but for what is still pending."""
     return [Stage("rl_store_slots", {"blocks_done": "slots_done"}), Stage("rl_store_moments", {"h": features})]
 
@@ -79,7 +79,7 @@ def tree_of_pushed(capacity: int, batch: int, rollout: int) -> list[Step]:
     return steps
 
 
-def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int, features: str = "h_bar") -> list[Step]:
+def tree_of_pushed_at_once(capacity: int, batch: int, rollout: int, features: str = "target_h") -> list[Step]:
     """``tree_of_pushed`` in one kernel, where the tree has more than one band (capacity above 32); with the pending
     rings, which ``push_at_once`` reads and leaves alone."""
     bottom, top = bands(capacity)[0]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from foxhunt_cli.buffers.replay import ROWS
-from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.device.cpu import CpuDevice
 from foxhunt_cli.oracles.env_rig import random_market
 from foxhunt_cli.oracles.replay_rig import ReplayRig, random_iteration
@@ -12,10 +11,7 @@ from foxhunt_cli.replay import hindsight, path_targets, per
 from foxhunt_cli.replay.constants import SIZE, SYNTHETIC
 
 CAPACITY, BATCH, ROLLOUT, SAMPLES = 1024, 9, 8, 48
-EXTRA = (
-    Buffer("closed", "T, B", "uint8", "iteration", "0/1", "a trade closed"),
-    Buffer("closed_trade_pnl_usd", "T, B", "float32", "iteration", "USD", "PnL of the trade that closed"),
-)
+EXTRA = ("closed", "closed_trade_pnl_usd")
 
 
 def played(order: str) -> dict[str, np.ndarray]:
