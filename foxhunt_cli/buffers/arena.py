@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.buffers.table import shape
-from foxhunt_cli.device.base import Device
+
+if TYPE_CHECKING:
+    from foxhunt_cli.device.base import Device
 
 _ALIGN = 256  # bytes; vector loads and cache lines never straddle two buffers
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from foxhunt_cli.buffers.row import Buffer
+from foxhunt_cli.isv.table import ISV_SIZE
 
 # At least the largest AGE_ constant of cuda_src/control/controller.cuh, plus one (a test compares).
 N_CONTROLLER_AGES = 32
 
 _STATE = (
-    Buffer("isv_seed", "640", "float32", "persistent", "mixed", "the ISV as it was when the run started"),
+    Buffer("isv_seed", f"{ISV_SIZE}", "float32", "persistent", "mixed", "the ISV as it was when the run started"),
     Buffer("controller_age", f"{N_CONTROLLER_AGES}", "uint32", "persistent", "updates", "live updates by slot"),
     Buffer("loss_abs_ema", "3", "float32", "persistent", "1", "EMA of |loss| of Q, PI, V"),
     Buffer("lr_halvings", "3", "uint32", "persistent", "1", "halvings of the learning rate of Q, PI, V on a plateau"),

@@ -44,14 +44,7 @@ _PUSH = (
     Buffer("pending_action", "32, B", "int8", "persistent", "action", "their executed actions"),
     Buffer("push_pending", "T, B", "uint8", "iteration", "moments", "moments pending once step t is over"),
     Buffer("push_count", "T, B", "uint8", "iteration", "moments", "those of them that step t completes"),
-    Buffer(
-        "push_offset",
-        "T, B",
-        "int32",
-        "iteration",
-        "slots",
-        "transitions before the first, of the step's 32 rows alone",
-    ),
+    Buffer("push_offset", "T, B", "int32", "iteration", "slots", "transitions before the first, of the step's 32 rows"),
     Buffer("push_base", "T, (B+31)//32", "int32", "data", "slots", "transitions before the first of a step's 32 rows"),
 )
 

@@ -41,9 +41,7 @@ def _scratch(name: str, dims: str, unit: str, meaning: str, dtype: str = "float3
 BUFFERS = (
     Buffer("rng_c51_noise", f"HIDDEN_DIM + {_OUT}", "uint32", "persistent", "state", "noise of the online head"),
     Buffer("rng_c51_target_noise", f"HIDDEN_DIM + {_OUT}", "uint32", "persistent", "state", "noise of the target head"),
-    Buffer(
-        "ones_replay", "R + N_TAU", "float32", "data", "1", "ones: column sums of critic batches are products with it"
-    ),
+    Buffer("ones_replay", "R + N_TAU", "float32", "data", "1", "what sums of columns multiply with"),
     _scratch("c51_atoms", f"{ATOMS}", "scaled", "values of the atoms"),
     _scratch("c51_noise", f"HIDDEN_DIM + {_OUT}", "1", "f(e) of inputs, then outputs, online head"),
     _scratch("c51_target_noise", f"HIDDEN_DIM + {_OUT}", "1", "the same of the target head"),

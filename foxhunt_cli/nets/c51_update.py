@@ -39,9 +39,7 @@ def _scratch(name: str, dims: str, unit: str, meaning: str) -> Buffer:
 BUFFERS = (
     _scratch("c51_noises_even", f"2, {_NOISE}", "1", "f(e) of both heads, of updates 0, 2, ..."),
     _scratch("c51_noises_odd", f"2, {_NOISE}", "1", "the same of updates 1, 3, ..."),
-    Buffer(
-        "c51_packed_w", f"2, {_PAIRS}, 1536", "uint32", "iteration", "halves", "noisy weights of both heads, packed"
-    ),
+    Buffer("c51_packed_w", f"2, {_PAIRS}, 1536", "uint32", "iteration", "halves", "noisy weights, packed"),
     _scratch("c51_packed_b", f"2, {_PAIRS}, 24", "1", "noisy biases of both heads"),
     _scratch("c51_grad_parts", f"{_SLICES}, 129, {_PAIRS}, 24", "1", "gradients of a slice of the batch, then bias"),
     _scratch("c51_td_parts", f"{_GROUPS}, R", "nats", "cross-entropies of a row, summed over eight pairs"),

@@ -25,9 +25,7 @@ PARAMETERS = tuple(
 BUFFERS = (
     Buffer("mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer's tanh"),
     Buffer("grad_mlp_hidden", "T, B, HIDDEN_DIM", "float32", "iteration", "1", "its gradient"),
-    Buffer(
-        "target_mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "first layer of the target encoder"
-    ),
+    Buffer("target_mlp_hidden", "(T+1), B, HIDDEN_DIM", "float32", "iteration", "1", "the same of the target encoder"),
 )
 
 _ALL, _USED = "(T+1)*B", "T*B"

@@ -22,9 +22,7 @@ PARAMETERS = (
 
 BUFFERS = (
     Buffer("outcome_target", "T, B", "int8", "iteration", "outcome", "0 loss, 1 scratch, 2 win; -1 = no close"),
-    Buffer(
-        "outcome_logits", f"T, B, P, {N_OUTCOMES}", "float32", "iteration", "logits", "outcome logits of every class"
-    ),
+    Buffer("outcome_logits", f"T, B, P, {N_OUTCOMES}", "float32", "iteration", "logits", "of every class"),
     Buffer("grad_outcome_logits", f"T, B, P, {N_OUTCOMES}", "float32", "iteration", "1", "gradient of the loss"),
     Buffer("outcome_label_scale", "2", "float32", "iteration", "mixed", "closes of the iteration, 1 / closes"),
     Buffer("row_loss_outcome", "T, B", "float32", "iteration", "nats", "cross-entropy of a closing row, else 0"),

@@ -34,11 +34,7 @@ _HEADS = {"pi": "P*N_ACTIONS", "v": "P"}
 _BLOCKS, FEW_ROWS = 132, 4096
 _PART = "132*(112 if P <= 9 else 240)"
 
-BUFFERS = (
-    Buffer(
-        "policy_parts", f"{_BLOCKS}, {_PART}", "float32", "iteration", "1", "gradients of the heads, of a block's rows"
-    ),
-)
+BUFFERS = (Buffer("policy_parts", f"{_BLOCKS}, {_PART}", "float32", "iteration", "1", "gradients of a block's rows"),)
 
 
 def forward(rows: int) -> list[Fused]:

@@ -18,9 +18,7 @@ _HEADS = {
 }
 
 BUFFERS = (
-    Buffer(
-        "spectral_left", "2, HIDDEN_DIM", "float32", "iteration", "1", "W v of both heads, before it is a unit vector"
-    ),
+    Buffer("spectral_left", "2, HIDDEN_DIM", "float32", "iteration", "1", "W v of both heads, before it is a unit"),
 ) + tuple(
     row
     for head, (weights, columns, _) in _HEADS.items()

@@ -22,21 +22,13 @@ from foxhunt_cli.pipeline.stage import Stage, Step
 NONFINITE_FRD, NONFINITE_OUTCOME, NONFINITE_DIRECTION, NONFINITE_Q, NONFINITE_IQN = "0", "1", "2", "3", "4"
 NONFINITE_DISTILL, NONFINITE_POPART = "5", "6"
 N_NONFINITE_PARTS = 8  # the last counts what the critic's updates of an iteration refused (rl_critic_step)
+_COUNTERS = f"{N_NONFINITE_PARTS}"
 
 NORM_PARTS = 1024  # threads that share a long norm
 
 BUFFERS = (
-    Buffer(
-        "nonfinite_parts", f"{N_NONFINITE_PARTS}", "int32", "iteration", "1", "numbers that are not finite, by stage"
-    ),
-    Buffer(
-        "nonfinite_parts_critic",
-        f"{N_NONFINITE_PARTS}",
-        "int32",
-        "data",
-        "1",
-        "the same of the critic's losses, each written anew in every update",
-    ),
+    Buffer("nonfinite_parts", _COUNTERS, "int32", "iteration", "1", "numbers that are not finite, by stage"),
+    Buffer("nonfinite_parts_critic", _COUNTERS, "int32", "data", "1", "the critic's, written anew in every update"),
     Buffer("target_chunk", "N_TARGET_CHUNKS", "int32", "data", "chunk", "chunk of params each target chunk follows"),
     Buffer("difference_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of |W - W_target|^2"),
     Buffer("square_parts", f"{NORM_PARTS}", "float32", "iteration", "1", "parts of a squared norm"),
