@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from foxhunt_cli.config.dims import STRUCTURE
 from foxhunt_cli.isv.table import ISV_SIZE, layout_hash, slots
 
@@ -33,9 +35,7 @@ def render_structure() -> str:
 
 def main() -> None:
     """Rewrite both headers in the source tree."""
-    from foxhunt_cli.kernels.registry import cuda_root
-
-    generated = cuda_root() / "generated"
+    generated = Path(__file__).resolve().parents[2] / "cuda_src" / "generated"
     (generated / "isv_slots.cuh").write_text(render_slots())
     (generated / "structure.cuh").write_text(render_structure())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from foxhunt_cli.config.dims import WARMUP_SNAPSHOTS
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.market_data import MarketData
-from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.market import baselines
 from foxhunt_cli.market.blotter import Range
@@ -28,8 +27,11 @@ from foxhunt_cli.market.prepare import prepare_data
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
 from foxhunt_cli.pipeline.judging import OUTPUTS, judging
 
+if TYPE_CHECKING:
+    from foxhunt_cli.train.engine import Engine
+
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
-AGENT, CRITIC, BOUND, HEADS = "agent", "critic", "bound", "heads"
+AGENT, CRITIC, BOUND, RULE, HEADS = "agent", "critic", "bound", "rule", "heads"
 _RANDOM_SEED_SALT = 7919
 
 
@@ -72,9 +74,12 @@ def cut_segments(market: MarketData, rollout: int, latency: int) -> Segments:
 
 
 class Evaluator:
-    """Plays a run's agent and the baselines over one held-out range. Arrays and plans are made once."""
+    """Plays a run's agent and the baselines over one held-out range. Arrays and plans are made once.
 
-    def __init__(self, config: RunConfig, engine: Any, market: MarketData, sigmas: np.ndarray) -> None:
+    engine: the run's own, whose weights are played. sigmas: of the training range, float32 [3].
+    """
+
+    def __init__(self, config: RunConfig, engine: Engine, market: MarketData, sigmas: np.ndarray) -> None:
         self._trained = engine
         self._market = market
         self._segments = cut_segments(market, config.rollout, config.latency_steps)
@@ -92,7 +97,7 @@ class Evaluator:
             sigmas=sigmas,
             role="held-out",
         )
-        self._engines: dict[str, Any] = {}
+        self._engines: dict[str, Engine] = {}
 
     def agent(self) -> Evaluation:
         """The trained policy alone: what a periodic evaluation reports."""
@@ -113,7 +118,7 @@ class Evaluator:
             "flow": baselines.flow_follower(self._market),
         }
         for name, side in {**rules, **(sides or {})}.items():
-            plays[name] = self._play("rule", side)
+            plays[name] = self._play(RULE, side)
         plays[BOUND] = bound_play(self._played, self._lot_limit)
         policies = {name: summarise(play) for name, play in plays.items()}
         possible = policies[BOUND]["net USD"]
@@ -148,23 +153,17 @@ class Evaluator:
             "bound: what perfect foresight would have earned, same costs, latency and lot limit",
         ]
 
-    def _engine(self, kind: str) -> Any:
+    def _engine(self, kind: str) -> Engine:
         if kind not in self._engines:
             self._engines[kind] = self._build(kind)
         return self._engines[kind]
 
-    def _build(self, kind: str) -> Any:
-        from foxhunt_cli.train.engine import build_engine
-
-        device: Device = self._trained.device
-        if kind == AGENT:
-            return build_engine(device, self._config, self._data, playing, extra=self._weights())
-        if kind == CRITIC:
-            return build_engine(device, self._config, self._data, playing_by_value, extra=self._weights())
-        if kind == HEADS:
-            return build_engine(device, self._config, self._data, judging, extra=self._weights())
-        signal = {"signal": device.zeros(self._data.n_snapshots, np.int8)}
-        return build_engine(device, self._config, self._data, following, extra=signal)
+    def _build(self, kind: str) -> Engine:
+        if kind == RULE:
+            own = {"signal": self._trained.device.zeros(self._data.n_snapshots, np.int8)}
+            return self._trained.another(self._config, self._data, following, own)
+        steps = {AGENT: playing, CRITIC: playing_by_value, HEADS: judging}[kind]
+        return self._trained.another(self._config, self._data, steps, self._weights())
 
     def _weights(self) -> dict[str, Any]:
         """The trained engine's own tensors and target copies: what it learns is what is played."""
@@ -190,7 +189,7 @@ class Evaluator:
                 device.write(engine.arrays["new_episode"], np.zeros(self._config.batch, np.uint8))
         return device_play({name: np.concatenate(parts) for name, parts in recorded.items()}, self._played)
 
-    def _rewind(self, engine: Any) -> None:
+    def _rewind(self, engine: Engine) -> None:
         """Every row at its first snapshot, flat, with an empty account."""
         device, arrays, rows = engine.device, engine.arrays, self._config.batch
         for name in arrays.keys() & {"cash_ticks", "fee_sides", "realised_usd", "fees_usd", "equity_usd"}:

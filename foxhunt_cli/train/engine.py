@@ -98,6 +98,12 @@ class Engine:
         self.drained = head
         return np.array(fresh, np.float32).reshape(len(fresh), ring.shape[1])
 
+    def another(
+        self, config: RunConfig, data: PreparedData, steps: Callable[[Shape], Sequence[Step]], extra: Mapping[str, Any]
+    ) -> Engine:
+        """An engine of another list or other data on this device; ``extra`` as in ``build_engine``."""
+        return build_engine(self.device, config, data, steps, extra=extra)
+
     def faulted(self) -> bool:
         """Whether the sticky flag of either span is set: three updates in a row were refused."""
         faults = (self.arrays[n] for n in ("fault_policy", "fault_critic") if n in self.arrays)

@@ -1,8 +1,9 @@
-"""Dependencies point one way: cli -> train, bench -> pipeline -> kernels, device -> buffers, isv, config."""
+"""Dependencies point one way: down the diagram of docs/architecture.md."""
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,21 +11,14 @@ import pytest
 import foxhunt_cli
 
 ROOT = Path(foxhunt_cli.__file__).parent
-# What a package must not import: whatever stands above it.
-FORBIDDEN = {
-    "isv": {"cli", "train", "bench", "pipeline", "device", "buffers", "nets", "market", "oracles", "diag", "data"},
-    "buffers": {"cli", "train", "bench", "pipeline", "nets", "market", "oracles", "diag", "data", "kernels"},
-    "kernels": {"cli", "train", "bench", "pipeline", "nets", "market", "oracles", "diag", "data"},
-    "device": {"cli", "train", "bench", "pipeline", "nets", "market", "oracles", "diag", "data", "isv"},
-    "data": {"cli", "train", "bench", "pipeline", "nets", "market", "oracles", "diag", "kernels", "device"},
-    "config": {"cli", "train", "bench", "pipeline", "nets", "market", "oracles", "diag", "kernels", "device"},
-    "pipeline": {"cli", "train", "bench", "oracles", "diag", "data"},
-    "nets": {"cli", "train", "bench", "oracles", "diag", "data", "market"},
-    "market": {"cli", "bench", "oracles"},
-    "diag": {"cli", "train", "bench", "pipeline", "oracles", "device", "market", "data"},
-    "oracles": {"cli", "bench"},
-    "train": {"cli", "bench", "oracles"},
-    "bench": {"cli"},
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+# Of a package, those in its own row of the diagram that it must not import.
+NOT_BESIDE = {
+    "train": {"bench", "oracles"},
+    "oracles": {"bench"},
+    "diag": {"market"},
+    "buffers": {"data"},
+    "isv": {"buffers", "data"},
 }
 ONLY_HERE = {"cupy": {"device/cuda.py", "device/cuda_errors.py", "device/nvrtc.py"}}
 
@@ -49,13 +43,28 @@ def imports(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def rows() -> list[list[str]]:
+    """Packages by row of the diagram in docs/architecture.md, from the top down."""
+    diagram = ARCHITECTURE.read_text().partition("## Packages")[2].split("```")[1]
+    return [re.split(r"[ ,]+", re.split(r" {3,}", line)[0]) for line in diagram.strip().splitlines()]
+
+
+LEVEL = {package: level for level, row in enumerate(rows()) for package in row}
+
+
+def test_the_diagram_has_every_package() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert set(LEVEL) == packages | {"api"}
+
+
+@pytest.mark.parametrize("package", LEVEL)
 def test_imports_point_down(package: str) -> None:
     wrong = []
-    for path in sorted((ROOT / package).rglob("*.py")):
+    for path in sorted((ROOT / package).rglob("*.py")) or [ROOT / f"{package}.py"]:
         for module, line in imports(path):
-            parts = module.split(".")
-            if parts[0] == "foxhunt_cli" and len(parts) > 1 and parts[1] in FORBIDDEN[package]:
+            root, _, rest = module.partition(".")
+            used = rest.split(".")[0]
+            if root == "foxhunt_cli" and used and (LEVEL[used] < LEVEL[package] or used in NOT_BESIDE.get(package, ())):
                 wrong.append(f"{path.relative_to(ROOT)}:{line} imports {module}")
     assert not wrong
 
