@@ -78,9 +78,10 @@ def pipeline(
       foxhunt diag pipeline playing --set encoder=mlp --set batch=64 --json
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.config.instruments import LOT_LIMIT
     from foxhunt_cli.config.load import load_config
-    from foxhunt_cli.pipeline import iteration
-    from foxhunt_cli.pipeline.plan import fold, plan_lines, sizes
+    from foxhunt_cli.pipeline import iteration, learn
+    from foxhunt_cli.pipeline.plan import fold, plan_lines
     from foxhunt_cli.train.shapes import shape_of
 
     phases = {name: getattr(iteration, name) for name in ("training", "playing", "following")}
@@ -88,7 +89,7 @@ def pipeline(
         raise typer.BadParameter(f"PHASE: expected one of {', '.join(phases)}, got '{phase}'")
     config = load_config(sets=sets or ())
     shape = shape_of(config)
-    lines = plan_lines(phases[phase](shape), sizes(shape, *filter(None, [config.lot_limit])))
+    lines = plan_lines(phases[phase](shape), learn.sizes(shape, config.lot_limit or LOT_LIMIT))
     terminal = Terminal()
     if json:
         terminal.json([vars(line) for line in lines])

@@ -37,6 +37,10 @@ def parse_tick_size(value: Any) -> Fraction:
 TickSize = Annotated[Fraction, BeforeValidator(parse_tick_size), PlainSerializer(str, return_type=str)]
 
 
+LOT_LIMIT = 4
+"""Largest absolute position of every preset, lots."""
+
+
 class Instrument(BaseModel):
     """One traded instrument. `lot` is the unit of position, of fees and of book sizes on the device."""
 
@@ -47,7 +51,7 @@ class Instrument(BaseModel):
     tick_value_usd: float = Field(gt=0, description="USD gained by one lot when the price moves one tick.")
     fee_usd: float = Field(ge=0, description="Fee per lot per side, USD.")
     size_per_lot: float = Field(1.0, gt=0, description="Units of the source's sizes in one lot (equity: 100 shares).")
-    lot_limit: int = Field(4, ge=1, le=8, description="Largest absolute position, lots.")
+    lot_limit: int = Field(LOT_LIMIT, ge=1, le=8, description="Largest absolute position, lots.")
     session_open: time = Field(time(0), description="Start of the trading day, local time.")
     session_close: time = Field(
         time(0), description="End of the trading day, local time; not after the open = next day."

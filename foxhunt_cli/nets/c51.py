@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 from foxhunt_cli.buffers.row import Buffer
-from foxhunt_cli.isv.table import number
+from foxhunt_cli.config.dims import STRUCTURE
+from foxhunt_cli.isv.table import by_name, number
 from foxhunt_cli.nets.params import Parameter
 from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
@@ -17,12 +18,11 @@ from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 ATOMS = 21
 _OUT = f"P*N_ACTIONS*{ATOMS}"
 _PAIRS = "P*N_ACTIONS"
-_HIDDEN = 128
 
 
-def parameters(sigma0: float = 0.5) -> tuple[Parameter, ...]:
-    """The four tensors; sigma0 is slot NOISY_SIGMA0: initial sigma = sigma0 / sqrt(inputs)."""
-    sigma = sigma0 / math.sqrt(_HIDDEN)
+def parameters(sigma0: float) -> tuple[Parameter, ...]:
+    """The four tensors; sigma0 is slot NOISY_SIGMA0: initial sigma = sigma0 / sqrt(inputs) (Fortunato et al. 2018)."""
+    sigma = sigma0 / math.sqrt(STRUCTURE["HIDDEN_DIM"][0])
     return (
         Parameter("w_c51", f"HIDDEN_DIM, {_OUT}", "xavier", 0.1, "LR_Q", target=True),
         Parameter("b_c51", _OUT, "constant", 0.0, "LR_Q", target=True),
@@ -31,7 +31,8 @@ def parameters(sigma0: float = 0.5) -> tuple[Parameter, ...]:
     )
 
 
-PARAMETERS = parameters()
+SIGMA0 = by_name()["NOISY_SIGMA0"].seed
+PARAMETERS = parameters(SIGMA0)
 
 
 def _scratch(name: str, dims: str, unit: str, meaning: str, dtype: str = "float32") -> Buffer:

@@ -14,9 +14,11 @@ from foxhunt_cli.nets.target import NONFINITE_IQN, CriticBatch, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 COSINES = 64
+TAUS_MAX = 32
+"""Taus of an update that the kernels have room for (IQN_MAX_TAUS of cuda_src/fused/iqn_update.cuh)."""
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
-_PART_SIZE = f"{_PAIRS}*({_H} + 1) + 32*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
+_PART_SIZE = f"{_PAIRS}*({_H} + 1) + {TAUS_MAX}*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
 SUM_BLOCKS = f"(33 + ({_PAIRS}*({_H} + 1) + 63)/64)"
 """Blocks of rl_iqn_update_reduce, each of which leaves how many of its gradients are not finite."""
 
@@ -41,7 +43,10 @@ BUFFERS = (
     *(_scratch(f"iqn_tau{s}", "N_TAU", "1", f"quantile fractions{s}") for s in _SETS),
     *(_scratch(f"iqn_cos{s}", f"N_TAU, {COSINES}", "1", f"cos(i pi tau){s}") for s in _SETS),
     *(_scratch(f"iqn_phi{s}", f"N_TAU, {_H}", "1", f"embedding of the taus{s}") for s in _SETS),
-    *(_scratch(f"iqn_phi{s}_t", f"{_H}, 32", "1", f"the same transposed, zero beyond N_TAU{s}") for s in _SETS[:2]),
+    *(
+        _scratch(f"iqn_phi{s}_t", f"{_H}, {TAUS_MAX}", "1", f"the same transposed, zero beyond N_TAU{s}")
+        for s in _SETS[:2]
+    ),
     _scratch("iqn_mean_w", f"{_H}, {_PAIRS}", "1", "W scaled by the mean embedding"),
     _scratch("iqn_q", f"T, B, {_PAIRS}", "scaled", "E[IQN] of every class and action, without bias"),
     _scratch("iqn_next_q", f"R, {_PAIRS}", "scaled", "E[IQN] of the online head at h_n, without bias"),

@@ -19,9 +19,9 @@ from foxhunt_cli.replay import hindsight, path_targets, per
 _PATH_BATCH, _EXECUTED_BATCH = CriticBatch(discount="path_discount"), CriticBatch()
 
 
-def parameters(*, quantiles: bool = True) -> tuple[Parameter, ...]:
-    """Every tensor the critic's updates own; quantiles: there is a quantile head beside C51."""
-    return (*c51.PARAMETERS, *(iqn.PARAMETERS if quantiles else ()))
+def parameters(*, quantiles: bool = True, sigma0: float = c51.SIGMA0) -> tuple[Parameter, ...]:
+    """Every tensor the critic's updates own. quantiles: there is a quantile head beside C51. sigma0: as in ``c51``."""
+    return (*c51.parameters(sigma0), *(iqn.PARAMETERS if quantiles else ()))
 
 
 def encode(shape: Shape) -> list[Step]:

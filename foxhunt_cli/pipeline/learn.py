@@ -26,6 +26,19 @@ def snapshots(shape: Shape) -> int:
     return window(shape.encoder) + shape.rollout
 
 
+def sizes(shape: Shape, lot_limit: int) -> dict[str, int]:
+    """The dimensions that need no data: rows, steps, windows, position classes, replay batch and capacity."""
+    return {
+        "B": shape.batch,
+        "T": shape.rollout,
+        "K": window(shape.encoder),
+        "W": snapshots(shape),
+        "P": 1 if shape.sees_position else 2 * lot_limit + 1,
+        "R": shape.replay_batch,
+        "C": shape.capacity,
+    }
+
+
 def parameters(shape: Shape) -> tuple[Parameter, ...]:
     """Every tensor the on-policy update owns, the encoder's first.
 

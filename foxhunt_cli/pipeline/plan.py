@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from foxhunt_cli.config.dims import DimensionError, evaluate
 from foxhunt_cli.kernels.registry import kernel
-from foxhunt_cli.pipeline import learn
-from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Matmul, Stage, Step
 from foxhunt_cli.pipeline.validate import describe, reads, writes
 
@@ -42,18 +40,6 @@ class Part:
 def plan_lines(steps: Sequence[Step], dims: Mapping[str, int | float]) -> list[PlanLine]:
     """Every step of the list. dims: the sizes that are known; others stay expressions."""
     return [_line(index, step, dims) for index, step in enumerate(steps)]
-
-
-def sizes(shape: Shape, lot_limit: int = 4) -> dict[str, int | float]:
-    """The dimensions that need no data: rows, steps, windows, position classes, replay batch."""
-    return {
-        "B": shape.batch,
-        "T": shape.rollout,
-        "K": learn.window(shape.encoder),
-        "W": learn.snapshots(shape),
-        "P": 1 if shape.sees_position else 2 * lot_limit + 1,
-        "R": shape.replay_batch,
-    }
 
 
 def fold(lines: Sequence[PlanLine]) -> list[Part]:

@@ -30,12 +30,11 @@ from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fusion, Step
 from foxhunt_cli.pipeline.tables import buffers
 from foxhunt_cli.replay import hindsight
-from foxhunt_cli.train.shapes import n_step_of, shape_of
+from foxhunt_cli.train.shapes import n_step_of, shape_of, taus_of
 
 RING = 64  # copies of the ISV the device keeps; the host drains at least that often
 DRIFT_EVERY = 64  # iterations between two measurements of the drift of stored encodings
 PREFILL_BATCHES = 4  # replay batches the store must hold before the critic learns
-N_TAU = 32
 
 # Buffers that the host fills once: random states by stream, and rows of ones.
 _RANDOM_STREAMS = {
@@ -115,14 +114,8 @@ def dimensions(config: RunConfig, data: PreparedData) -> dict[str, int | float]:
     instrument, shape = data.instrument, shape_of(config)
     lot_limit = config.lot_limit or instrument.lot_limit
     return {
-        "B": config.batch,
-        "T": config.rollout,
-        "K": learn.window(config.encoder),
-        "W": learn.snapshots(shape),
-        "P": 1 if shape.sees_position else 2 * lot_limit + 1,
-        "R": config.replay_batch,
-        "C": shape.capacity,
-        "N_TAU": N_TAU,
+        **learn.sizes(shape, lot_limit),
+        "N_TAU": taus_of(config),
         **fresh.sizes(shape),
         "RING": RING,
         "N_SNAP": data.n_snapshots,
@@ -218,8 +211,10 @@ def _parameters(
 
     The on-policy tensors come first, the critic's after them, so that each update owns a contiguous span.
     """
+    sigma0 = float(seed_values(config.isv, config.preset)[number("NOISY_SIGMA0")])
     policy = learn.parameters(shape)
-    layout = lay_out((*policy, *(critic.parameters(quantiles=shape.quantiles) if shape.critic else ())), dims)
+    learned = critic.parameters(quantiles=shape.quantiles, sigma0=sigma0) if shape.critic else ()
+    layout = lay_out((*policy, *learned), dims)
     border = lay_out(policy, dims).size
     start = initial_values(layout, config.seed)
     arrays = {name: device.zeros(layout.size, np.float32) for name in _VECTORS}
@@ -271,7 +266,6 @@ def start_isv(config: RunConfig, data: PreparedData) -> np.ndarray:
     """The ISV before the first iteration: seeds, run length, the data's sigmas, reward unit and atom span."""
     isv = seed_values(config.isv, config.preset)
     isv[number("RUN_STEPS")] = config.steps
-    isv[number("IQN_N_TAU")] = N_TAU
     isv[number("FRD_SIGMA_SHORT") : number("FRD_SIGMA_LONG") + 1] = data.sigmas
     if config.reward == "mark_to_market" and "reward_scale" not in config.isv:
         isv[number("REWARD_SCALE")] = 1.0 / (data.sigmas[1] * data.instrument.tick_value_usd)

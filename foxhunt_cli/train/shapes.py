@@ -12,6 +12,7 @@ from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.device.base import Device
 from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
+from foxhunt_cli.nets.iqn import TAUS_MAX
 from foxhunt_cli.pipeline import control
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fusion
@@ -91,6 +92,14 @@ def frozen_controllers(config: RunConfig) -> frozenset[str]:
 def n_step_of(config: RunConfig) -> int:
     """Steps of a replay window, at most: an annealed n begins with the largest."""
     return round(_seed(config, "N_STEP" if "n_step" in frozen_controllers(config) else "N_STEP_START"))
+
+
+def taus_of(config: RunConfig) -> int:
+    """Taus of an IQN update, slot IQN_N_TAU. Raises ConfigError above what the kernels have room for."""
+    taus = round(float(seed_values(config.isv, config.preset)[number("IQN_N_TAU")]))
+    if taus > TAUS_MAX:
+        raise ConfigError(f"isv.iqn_n_tau: expected at most {TAUS_MAX} taus, got {taus}")
+    return taus
 
 
 def passes_of(config: RunConfig) -> int:

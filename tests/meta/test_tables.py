@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+import foxhunt_cli
 from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.isv.header import render_slots, render_structure
 from foxhunt_cli.isv.table import ISV_SIZE, by_name, slots
 from foxhunt_cli.kernels.contract import KernelContract
 from foxhunt_cli.kernels.index import replace_index
-from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, kernels
+from foxhunt_cli.kernels.registry import GENERIC_FOLDERS, cuda_root, gpu_kernels, kernels
+from foxhunt_cli.kernels.slots import WHOLE, touched
 from foxhunt_cli.nets.params import CHUNK
-from foxhunt_cli.oracles.base import suites
 from foxhunt_cli.pipeline.tables import buffers
 
 _ASSIGNED = re.compile(r"isv\[ISV_(\w+?)(?:\s*\+[^\]]*)?\]\s*(?:[-+*]?=)(?!=)")
@@ -78,18 +79,23 @@ def test_every_owner_that_exists_names_its_slots() -> None:
             assert named or takes_a_number, f"{slot.owner} does not name {slot.name}"
 
 
+def test_every_tunable_is_read() -> None:
+    """By a kernel that does more than copy the vector, or by name on the host: a setting that nobody reads is a lie."""
+    every = [touched(contract).reads for contract in (*kernels().values(), *gpu_kernels().values())]
+    read = frozenset[int | str]().union(*(slots_of_kernel for slots_of_kernel in every if slots_of_kernel != WHOLE))
+    package = Path(foxhunt_cli.__file__).parent
+    host = "\n".join(p.read_text() for f in ("nets", "pipeline", "market", "train") for p in (package / f).glob("*.py"))
+    tunables = [slot for slot in slots() if slot.kind == "tunable"]
+    assert not [s.name for s in tunables if s.number not in read and f'"{s.name}"' not in host]
+
+
 def test_every_kernel_is_run_by_an_oracle() -> None:
     """By name, in the text of the oracles or of the stage lists that oracles play."""
-    package = cuda_root().parent if (cuda_root().parent / "foxhunt_cli").is_dir() else Path(buffers.__module__)
-    import foxhunt_cli
-
-    root = Path(foxhunt_cli.__file__).parent
-    assert suites()
+    package = Path(foxhunt_cli.__file__).parent
     folders = ("oracles", "nets", "pipeline", "replay", "market")
-    text = "\n".join(p.read_text() for folder in folders for p in (root / folder).glob("*.py"))
+    text = "\n".join(p.read_text() for folder in folders for p in (package / folder).glob("*.py"))
     missing = [name for name in kernels() if f'"{name}"' not in text]
     assert not missing, f"no oracle or list names {missing}"
-    assert package
 
 
 def test_every_kernel_comment_says_what_it_is_for() -> None:

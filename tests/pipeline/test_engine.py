@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 
-from foxhunt_cli.config.load import load_config
+from foxhunt_cli.config.load import ConfigError, load_config
 from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.select import select
 from foxhunt_cli.isv.table import number
@@ -53,6 +53,19 @@ def test_recorded_equals_eager_bit_for_bit(encoder: str) -> None:
     passes = np.rint(recorded.drain()[:, number("ROLLOUT_STEPS")] / 2048)
     assert passes[0] == 3 and passes.min() < 3, "the number of passes never changed"
     assert np.isfinite(a["params"]).all() and np.abs(a["adam_m"]).max() > 0
+
+
+def test_the_critic_begins_with_the_noise_and_the_taus_that_were_asked_for() -> None:
+    e = engine("encoder=mlp", "isv.noisy_sigma0=0.25", "isv.iqn_n_tau=8")
+    sigma = np.array(e.device.download(e.arrays["sw_c51"]))
+    assert np.all(sigma == np.float32(0.25 / np.sqrt(128)))
+    assert e.dims["N_TAU"] == 8
+    for _ in range(e.prefill_iterations + 2):
+        e.iterate()
+    lines = e.drain()
+    assert lines[-1, number("IQN_N_TAU")] == 8 and np.isfinite(lines).all() and lines[-1, number("LOSS_IQN")] > 0
+    with pytest.raises(ConfigError, match="iqn_n_tau: expected at most 32 taus, got 40"):
+        engine("isv.iqn_n_tau=40")
 
 
 @pytest.mark.parametrize("steps", [2048, 4096, 6144, 8192])
