@@ -12,6 +12,8 @@ import traceback
 
 import typer
 
+from foxhunt_cli.cli.streams import ReaderLeft, say
+
 DONE = 0
 CHECK_FAILED = 1
 USAGE = 2
@@ -55,7 +57,7 @@ def device_is_lost(error: BaseException) -> bool:
 
 def report(error: BaseException, debug: bool = False) -> int:
     """Says on stderr what went wrong, in one line, and returns the exit status."""
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, BrokenPipeError | ReaderLeft):
         return _reader_left()
     if isinstance(error, typer.Abort | KeyboardInterrupt):
         return _say("interrupted", INTERRUPTED, error, debug)
@@ -81,8 +83,8 @@ def _words(error: BaseException) -> str:
 
 def _say(text: str, status: int, error: BaseException, debug: bool) -> int:
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
-    print(f"error: {text}", file=sys.stderr)
+        say("".join(traceback.format_exception(error)).rstrip())
+    say(f"error: {text}")
     return status
 
 
@@ -90,11 +92,11 @@ def _usage(error: BaseException) -> int:
     """A wrong command line, in typer's words; a group called without a command shows its help, as text."""
     message = error.format_message()
     if "NoArgsIsHelp" in type(error).__name__:
-        print(message, file=sys.stderr)
+        say(message)
         return USAGE
     context = getattr(error, "ctx", None)
     help_hint = f" (see {context.command_path} --help)" if context is not None else ""
-    print(f"error: {message.rstrip('.')}{help_hint}", file=sys.stderr)
+    say(f"error: {message.rstrip('.')}{help_hint}")
     return USAGE
 
 

@@ -59,6 +59,7 @@ def _brief(evaluation: Evaluation) -> Table:
     from foxhunt_cli.cli.tables import plain_table
 
     table = plain_table("", *_BRIEF)
+    table.columns[1 + list(_BRIEF).index("95 % interval")].no_wrap = True
     for policy, figures in evaluation.policies.items():
         table.add_row(policy, *(_cell(heading, [figures[m] for m in metrics]) for heading, metrics in _BRIEF.items()))
     return table

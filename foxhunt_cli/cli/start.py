@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import sys
 
+from foxhunt_cli.cli import streams
+
 INTERRUPTED = 130
 
 
 def main() -> None:
     """Entry point of ``foxhunt`` and of ``python -m foxhunt_cli.cli``."""
+    streams.make_usable()
     try:
         from foxhunt_cli.cli.app import main as run
     except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
+        streams.say("error: interrupted")
         _leave()
     try:
         run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from contextlib import AbstractContextManager
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _PLAIN_EVERY_S = 10.0
 _HISTORY = 48
+_PANEL = 72  # columns: the frame stands still whatever the figures are
 
 
 class Progress(AbstractContextManager["Progress"]):
@@ -43,7 +45,8 @@ class Progress(AbstractContextManager["Progress"]):
     def update(self, record: dict[str, Any], pnl_usd: float, rate: float) -> None:
         """record: the newest one; pnl_usd: net PnL of all rows since the last update; rate: env steps a second."""
         self._pnl.append(pnl_usd)
-        self._loss.append(record["loss"]["v"])
+        loss = record["loss"]["v"]
+        self._loss.append(math.nan if loss is None else loss)
         now = time.perf_counter()
         if self._live is not None:
             self._live.update(self._panel(record, rate))
@@ -59,7 +62,7 @@ class Progress(AbstractContextManager["Progress"]):
         step, loss = record["step"], record["loss"]
         return (
             f"step {step:,}/{self._total:,}  {rate:,.0f} env steps/s  left {self._remaining(step)}  "
-            f"loss pi {loss['pi']:+.4f} v {loss['v']:.4f}  PnL {self._pnl[-1]:+,.0f} USD"
+            f"loss pi {_figure(loss['pi'])} v {_figure(loss['v'])}  PnL {self._pnl[-1]:+,.0f} USD"
         )
 
     def _panel(self, record: dict[str, Any], rate: float) -> Any:
@@ -68,11 +71,19 @@ class Progress(AbstractContextManager["Progress"]):
 
         step, loss, market = record["step"], record["loss"], record["market"]
         grid = Table.grid(padding=(0, 2))
+        for least in (13, 32, 16):
+            grid.add_column(min_width=least)
         grid.add_row("step", f"{step:,} / {self._total:,}  ({step / self._total:.0%})", f"left {self._remaining(step)}")
         grid.add_row("speed", f"{rate:,.0f} env steps/s", "")
-        grid.add_row("loss", f"pi {loss['pi']:+.4f}   v {loss['v']:.4f}", sparkline(list(self._loss)))
-        grid.add_row("entropy", f"{record['signals']['entropy_observed_ema']:.3f} nats", "")
-        grid.add_row("PnL, all rows", f"{self._pnl[-1]:+,.0f} USD since the last line", sparkline(list(self._pnl)))
+        grid.add_row("loss", f"pi {_figure(loss['pi'])}   v {_figure(loss['v'])}", sparkline(list(self._loss)))
+        grid.add_row("entropy", f"{_figure(record['signals']['entropy_observed_ema'])} nats", "")
+        grid.add_row("PnL, all rows", f"{self._pnl[-1]:+,.0f} USD since the last look", sparkline(list(self._pnl)))
         win = market.get("win_rate")
         grid.add_row("trades", f"{market['trades_closed']:.0f} closed", "" if win is None else f"win rate {win:.0%}")
-        return Panel(grid, title="foxhunt train", title_align="left", border_style="dim", expand=False)
+        width = min(_PANEL, self._terminal.err.width)
+        return Panel(grid, title="foxhunt train", title_align="left", border_style="dim", width=width)
+
+
+def _figure(value: float | None) -> str:
+    """A loss with three significant digits; null in a record is a number that was not finite."""
+    return "not finite" if value is None else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM of a run: the first asks the loop to stop, a second interrupt leaves at once.
+"""SIGINT, SIGTERM and SIGHUP of a run: the first asks the loop to stop, a second interrupt leaves at once.
 
 While a run starts there is nothing to save: a signal leaves at once. It is remembered too, since libraries that are
 being loaded may swallow the exception. From ``begin()`` on the run has files: a signal then waits until they are whole,
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class StopRequest(AbstractContextManager["StopRequest"]):
-    """Inside the context, ``requested`` turns true at the first signal; ``exit_status`` is 0, 130 or 143.
+    """Inside the context, ``requested`` turns true at the first signal; ``exit_status`` is 0, 129, 130 or 143.
 
     ``begin()`` says that the run has files from now on.
     """
@@ -37,7 +37,9 @@ class StopRequest(AbstractContextManager["StopRequest"]):
     def __enter__(self) -> StopRequest:
         if threading.current_thread() is not threading.main_thread():
             return self  # only the main thread may have handlers; the program that called decides there
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue  # under nohup a terminal may close, and the run goes on
             self._before[number] = signal.signal(number, self._handle)
         return self
 
