@@ -59,8 +59,8 @@ def compare_whole(t: Trial, sizes: Sequence[tuple[int, int, int]], many: int = e
         for rig in rigs:
             rig.run("forward", "target", "backward")
         for name in ("h", "target_h", *(f"grad_{tensor}" for tensor in rigs[0].layout.offsets)):
-            want, few, many = (rig.get(name) for rig in rigs)
-            for label, got in (("few", few), ("many", many)):
+            want, *found = (rig.get(name) for rig in rigs)
+            for label, got in zip(("few", "many"), found, strict=True):
                 distance = np.linalg.norm(want - got) / np.linalg.norm(want)
                 t.close(f"W {W}, T {T}, B {B}: {name}, list for {label} rows, relative L2", 0.0, distance, WHOLE)
 
