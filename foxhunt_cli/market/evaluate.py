@@ -24,6 +24,7 @@ from foxhunt_cli.market.judge import Judgement, judge
 from foxhunt_cli.market.metrics import Play, summarise
 from foxhunt_cli.market.plays import PER_STEP, bound_play, device_play, minutes_a_day
 from foxhunt_cli.market.prepare import prepare_data
+from foxhunt_cli.market.tape import Tape
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
 from foxhunt_cli.pipeline.judging import OUTPUTS, judging
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from foxhunt_cli.train.engine import Engine
 
 SEGMENT_STEPS = 2048  # a row plays at most so many steps
+MLP_ROLLOUT = 32
+"""Steps an iteration of a play with the mlp encoder: it sees the same window of a step whatever the rollout, and a few
+long iterations take less time than many short ones. The full encoder remembers from the start of an iteration's window
+on."""
 AGENT, CRITIC, BOUND, RULE, HEADS = "agent", "critic", "bound", "rule", "heads"
 _RANDOM_SEED_SALT = 7919
 
@@ -73,6 +78,14 @@ def cut_segments(market: MarketData, rollout: int, latency: int) -> Segments:
     return Segments(np.array(first, np.int32), steps)
 
 
+def _play_rollout(config: RunConfig, steps: int) -> int:
+    """Steps an iteration of a play of ``steps`` steps; a divisor of them, so that the same steps are played."""
+    if config.encoder != "mlp" or config.context != "heads":
+        return config.rollout
+    multiples = range(config.rollout, MLP_ROLLOUT + 1, config.rollout)
+    return max((rollout for rollout in multiples if steps % rollout == 0), default=config.rollout)
+
+
 class Evaluator:
     """Plays a run's agent and the baselines over one held-out range. Arrays and plans are made once.
 
@@ -85,19 +98,21 @@ class Evaluator:
         self._segments = cut_segments(market, config.rollout, config.latency_steps)
         self._played = Range(market, self._segments.first, self._segments.steps, config.latency_steps)
         self._lot_limit = config.lot_limit or market.instrument.lot_limit
-        self._config = config.model_copy(update={"batch": len(self._segments.first)})
+        rollout = _play_rollout(config, self._segments.steps)
+        self._config = config.model_copy(update={"batch": len(self._segments.first), "rollout": rollout})
         isv = engine.device.download(engine.arrays["isv"])
         self._data = prepare_data(
             engine.device,
             market,
             isv,
-            rollout=config.rollout,
+            rollout=rollout,
             latency=config.latency_steps,
             episode_len=self._segments.steps,
             sigmas=sigmas,
             role="held-out",
         )
         self._engines: dict[str, Engine] = {}
+        self._tapes: dict[str, Tape] = {}
 
     def agent(self) -> Evaluation:
         """The trained policy alone: what a periodic evaluation reports."""
@@ -180,14 +195,16 @@ class Evaluator:
         if signal is not None:
             device.write(engine.arrays["signal"], signal)
         self._rewind(engine)
-        recorded: dict[str, list[np.ndarray]] = {name: [] for name in PER_STEP}
-        for iteration in range(self._segments.steps // self._config.rollout):
+        iterations = self._segments.steps // self._config.rollout
+        if kind not in self._tapes:
+            self._tapes[kind] = Tape(device, {name: engine.arrays[name] for name in PER_STEP}, iterations)
+        tape = self._tapes[kind]
+        for iteration in range(iterations):
             engine.iterate()
-            for name in PER_STEP:
-                recorded[name].append(device.download(engine.arrays[name]).copy())
+            tape.record(iteration)
             if iteration == 0:
                 device.write(engine.arrays["new_episode"], np.zeros(self._config.batch, np.uint8))
-        return device_play({name: np.concatenate(parts) for name, parts in recorded.items()}, self._played)
+        return device_play(tape.read(), self._played)
 
     def _rewind(self, engine: Engine) -> None:
         """Every row at its first snapshot, flat, with an empty account."""
