@@ -1,21 +1,33 @@
 """``foxhunt data``: look at, check, convert and make market data.
 
-Thin: parses, calls the package ``data``, renders. Numeric libraries are imported when a command runs.
+Thin: parses and calls the package ``data``; ``data_tables.py`` renders. Numeric libraries are imported when a command
+runs. Options go to the models of the package by their names (``_options``).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from foxhunt_cli.cli.data_tables import (
+    facts,
+    found_document,
+    show_checks,
+    show_facts,
+    show_findings,
+    show_statistics,
+    statistics_document,
+)
+
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from foxhunt_cli.data.market_data import MarketData
     from foxhunt_cli.data.options import DataOptions
-    from foxhunt_cli.data.statistics import Statistic
-    from foxhunt_cli.data.synthetic import SyntheticOptions
-    from foxhunt_cli.data.validate import Check
+
+    Model = TypeVar("Model", bound=BaseModel)
 
 data_app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Look at, check, convert and make market data."
@@ -43,9 +55,12 @@ DirtyOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
+_FIELD = {"session_gap": "session_gap_s"}  # option -> field of DataOptions, where they differ
+
 
 @data_app.command("info")
 def info(
+    call: typer.Context,
     files: Files,
     instrument: InstrumentOption = None,
     tick_size: TickOption = None,
@@ -70,38 +85,28 @@ def info(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.statistics import measure
 
-    options = _options(
-        instrument=instrument,
-        tick_size=tick_size,
-        symbol=symbol,
-        instrument_id=instrument_id,
-        session_gap_s=session_gap,
-        start=start,
-        end=end,
-        allow_dirty=True,
-        cache=False,
-    )
+    options = _options(call, allow_dirty=True)
     terminal = Terminal()
     data = _load(files, options)
     measured = measure(data) if stats else []
     if json:
         terminal.json(
             {
-                **_facts(data),
-                "findings": [f.model_dump() for f in data.report.findings],
-                "warnings": data.report.warnings,
-                "statistics": [{**vars(s), "ok": s.ok} for s in measured],
+                **facts(data),
+                **found_document(data),
+                "statistics": statistics_document(measured),
             }
         )
         return
-    _show_facts(data, terminal)
-    _show_findings(data, terminal)
+    show_facts(data, terminal)
+    show_findings(data, terminal)
     if measured:
-        _show_statistics(measured, terminal)
+        show_statistics(measured, terminal)
 
 
 @data_app.command("validate")
 def validate(
+    call: typer.Context,
     files: Files,
     instrument: InstrumentOption = None,
     tick_size: TickOption = None,
@@ -121,15 +126,7 @@ def validate(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.validate import checks
 
-    options = _options(
-        instrument=instrument,
-        tick_size=tick_size,
-        symbol=symbol,
-        instrument_id=instrument_id,
-        session_gap_s=session_gap,
-        allow_dirty=True,
-        cache=False,
-    )
+    options = _options(call, allow_dirty=True)
     terminal = Terminal()
     data = _load(files, options)
     results = checks(data)
@@ -140,19 +137,19 @@ def validate(
                 "source": data.source,
                 "passed": passed,
                 "checks": [vars(check) for check in results],
-                "findings": [f.model_dump() for f in data.report.findings],
-                "warnings": data.report.warnings,
+                **found_document(data),
             }
         )
     else:
-        _show_checks(results, data, terminal)
-        _show_findings(data, terminal)
+        show_checks(results, data, terminal)
+        show_findings(data, terminal)
     if not passed:
         raise typer.Exit(1)
 
 
 @data_app.command("convert")
 def convert(
+    call: typer.Context,
     files: Files,
     output: Output,
     format: FormatOption = None,
@@ -176,19 +173,7 @@ def convert(
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.data.write import write_data
 
-    options = _options(
-        instrument=instrument,
-        tick_size=tick_size,
-        symbol=symbol,
-        instrument_id=instrument_id,
-        session_gap_s=session_gap,
-        start=start,
-        end=end,
-        max_snapshots=max_snapshots,
-        stride=stride,
-        allow_dirty=allow_dirty,
-        cache=False,
-    )
+    options = _options(call)
     kind = _format(output, format)
     terminal = Terminal()
     data = _load(files, options)
@@ -200,6 +185,7 @@ def convert(
 
 @data_app.command("make-synthetic")
 def make_synthetic(
+    call: typer.Context,
     output: Output,
     format: FormatOption = None,
     preset: Annotated[str, typer.Option("--preset", help="wavy, realistic, noise or dirty.")] = "wavy",
@@ -217,15 +203,17 @@ def make_synthetic(
       foxhunt data make-synthetic --preset realistic --snapshots 100000 -o es-like.dbn.zst
     """
     from foxhunt_cli.cli.console import Terminal
+    from foxhunt_cli.data.options import DataOptions
     from foxhunt_cli.data.source import load_market_data
     from foxhunt_cli.data.statistics import measure
+    from foxhunt_cli.data.synthetic import SyntheticOptions
     from foxhunt_cli.data.write import write_synthetic
 
     kind = _format(output, format)
-    synthetic = _synthetic(preset=preset, snapshots=snapshots, seed=seed, edge=edge, sessions=sessions)
+    synthetic = _model(SyntheticOptions, call.params)
     terminal = Terminal()
     write_synthetic(output, synthetic, kind)
-    measured = measure(load_market_data(None, _options(), synthetic)) if stats else []
+    measured = measure(load_market_data(None, DataOptions(), synthetic)) if stats else []
     if json:
         terminal.json(
             {
@@ -233,33 +221,29 @@ def make_synthetic(
                 "format": kind,
                 "bytes": output.stat().st_size,
                 "market": synthetic.model_dump(),
-                "statistics": [{**vars(s), "ok": s.ok} for s in measured],
+                "statistics": statistics_document(measured),
             }
         )
         return
     terminal.show(f"{output}: {synthetic.describe()}, {output.stat().st_size:,} bytes")
     if measured:
-        _show_statistics(measured, terminal)
+        show_statistics(measured, terminal)
 
 
-def _options(**given: object) -> DataOptions:
+def _options(call: typer.Context, **fixed: object) -> DataOptions:
+    """How to read the files: what the command was given of it, and what it fixes. Its own reading is never cached."""
     from foxhunt_cli.data.options import DataOptions
 
-    return _model(DataOptions, given)
+    given = {_FIELD.get(name, name): value for name, value in call.params.items()}
+    return _model(DataOptions, given | fixed | {"cache": False})
 
 
-def _synthetic(**given: object) -> SyntheticOptions:
-    from foxhunt_cli.data.synthetic import SyntheticOptions
-
-    return _model(SyntheticOptions, given)
-
-
-def _model(model: type, given: dict[str, object]):
-    """A pydantic model from options; what it refuses is a wrong command line."""
+def _model(model: type[Model], given: dict[str, object]) -> Model:
+    """A pydantic model from those of the options that it has fields for; what it refuses is a wrong command line."""
     from pydantic import ValidationError
 
     try:
-        return model(**given)
+        return model(**{name: value for name, value in given.items() if name in model.model_fields})
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]).removesuffix("_s").replace("_", "-") if first["loc"] else "options"
@@ -283,83 +267,3 @@ def _load(files: list[Path], options: DataOptions) -> MarketData:
     from foxhunt_cli.data.synthetic import SyntheticOptions
 
     return load_market_data(tuple(files), options, SyntheticOptions())
-
-
-def _facts(data: MarketData) -> dict[str, object]:
-    """What `info` says of a data set."""
-    from foxhunt_cli.data.clean import price_text
-    from foxhunt_cli.data.report import iso_time
-
-    report, instrument, records = data.report, data.instrument, data.records
-    low, high = (
-        int((data.reference_ticks + int(v)) * instrument.tick_nano)
-        for v in (records["bid_px"][:, 0].min(), records["ask_px"][:, 0].max())
-    )
-    return {
-        "source": report.description,
-        "instrument": instrument.describe(),
-        "records": report.rows,
-        "book records": report.book_rows,
-        "snapshots": len(data),
-        "dropped": report.dropped,
-        "sessions": len(data.session_start),
-        "longest session": int(data.session_lengths.max()),
-        "first": iso_time(report.first_ts_ns),
-        "last": iso_time(report.last_ts_ns),
-        "lowest bid": price_text(low),
-        "highest ask": price_text(high),
-        "trades": int(records["trade_count"].sum()),
-        "digest": data.digest,
-    }
-
-
-def _show_facts(data: MarketData, terminal) -> None:
-    from rich.table import Table
-
-    table = Table.grid(padding=(0, 2))
-    for name, value in _facts(data).items():
-        table.add_row(name, f"{value:,}" if isinstance(value, int) else str(value))
-    terminal.show(table)
-
-
-def _show_checks(results: list[Check], data: MarketData, terminal) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, title=data.source, title_justify="left")
-    for column in ("", "check", "expected", "got"):
-        table.add_column(column, overflow="fold")
-    for check in results:
-        table.add_row("pass" if check.ok else "FAIL", check.name, check.expected, check.got)
-    terminal.show(table)
-
-
-def _show_findings(data: MarketData, terminal) -> None:
-    from rich.table import Table
-
-    for warning in data.report.warnings:
-        terminal.note(f"warning: {warning}")
-    if not data.report.findings:
-        return
-    table = Table(box=None, title="found by cleaning", title_justify="left")
-    for column in ("reason", "records", "", "first record", "example"):
-        table.add_column(column, justify="right" if column in ("records", "first record") else "left", overflow="fold")
-    for f in data.report.findings:
-        table.add_row(f.reason, f"{f.count:,}", "dropped" if f.dropped else "kept", f"{f.first_record:,}", f.example)
-    terminal.show(table)
-
-
-def _show_statistics(measured: list[Statistic], terminal) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, title="statistics, and where ES has them", title_justify="left")
-    for column in ("statistic", "value", "ES from", "to", ""):
-        table.add_column(column, justify="left" if column == "statistic" else "right")
-    for s in measured:
-        table.add_row(
-            f"{s.name} {f'[{s.unit}]' if s.unit else ''}",
-            f"{s.value:.3f}",
-            f"{s.low:g}",
-            f"{s.high:g}",
-            "" if s.ok else "outside",
-        )
-    terminal.show(table)

@@ -6,8 +6,8 @@ bad data exists once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
@@ -48,6 +48,18 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.ts)
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Block:
+        """Those of its rows that a mask, an index or a slice names."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+
+    @classmethod
+    def joined(cls, blocks: Sequence[Block]) -> Block:
+        """Blocks of one contract, one behind the other."""
+        return replace(blocks[0], **{name: np.concatenate([getattr(b, name) for b in blocks]) for name in _COLUMNS})
+
+
+_COLUMNS = tuple(field.name for field in fields(Block) if field.name != "instrument_id")
 
 
 class Source(Protocol):

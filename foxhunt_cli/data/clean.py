@@ -88,9 +88,7 @@ class Cleaner:
         """The rows inside --start/--end."""
         if self.options.start is None and self.options.end is None:
             return block
-        inside = (block.ts >= self.options.start_ns) & (block.ts < self.options.end_ns)
-        names = ("row", "ts", "price", "size", "has_book", "trade_volume", "trade_count", "masked")
-        return Block(**{name: getattr(block, name)[inside] for name in names}, instrument_id=block.instrument_id)
+        return block[(block.ts >= self.options.start_ns) & (block.ts < self.options.end_ns)]
 
     def _to_ticks(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Prices in whole ticks int64, sizes in lots float32, which levels are there, which prices are off the grid."""

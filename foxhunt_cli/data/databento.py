@@ -17,7 +17,8 @@ import databento_dbn as dbn
 import numpy as np
 
 from foxhunt_cli.config.instruments import Instrument, infer_instrument
-from foxhunt_cli.data.block import MASK_BAD_BOOK, MASK_CLEARED, MASK_SNAPSHOT, MASK_UNKNOWN, NO_TIME, Block, OutOfOrder
+from foxhunt_cli.data.actions import read_acts
+from foxhunt_cli.data.block import NO_TIME, Block, OutOfOrder
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.options import DataOptions
 from foxhunt_cli.data.record import LEVELS
@@ -252,18 +253,13 @@ def _decode(raw: np.ndarray, row: np.ndarray) -> Block:
     """Records of one contract to a block."""
     price, size = _levels(raw)
     action, side = raw["action"].view(np.uint8), raw["side"].view(np.uint8)
-    traded = action == ord("T")
-    sign = (side == ord("B")).astype(np.float64) - (side == ord("A"))
     ts = raw["ts_recv"]
     return Block(
         row=row,
         ts=np.where(ts < 2**63, ts, 0).astype(np.int64) - (ts >= 2**63),
         price=price,
         size=size,
-        has_book=~(traded | (action == ord("F")) | (action == ord("N"))),
-        trade_volume=np.where(traded, sign * raw["size"], 0.0),
-        trade_count=traded.astype(np.int64),
-        masked=_mask(action, raw["flags"]),
+        **vars(read_acts(action, side, raw["size"], raw["flags"])),
         instrument_id=int(raw["instrument_id"][0]),
     )
 
@@ -279,16 +275,6 @@ def _levels(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     prices = np.ascontiguousarray(np.ndarray((n, LEVELS), "V16", data, _FIRST_LEVEL, (size, _LEVEL_BYTES)))
     sizes = np.ascontiguousarray(np.ndarray((n, LEVELS), "V8", data, _FIRST_LEVEL + 16, (size, _LEVEL_BYTES)))
     return prices.view("<i8").reshape(n, LEVELS, 2), sizes.view("<u4").reshape(n, LEVELS, 2)
-
-
-def _mask(action: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    masked = np.zeros(len(action), np.uint8)
-    known = np.isin(action, np.frombuffer(b"ACMRTFN", np.uint8))
-    masked[~known] = MASK_UNKNOWN
-    masked[action == ord("R")] = MASK_CLEARED
-    masked[(flags & dbn.F_MAYBE_BAD_BOOK) != 0] = MASK_BAD_BOOK
-    masked[(flags & dbn.F_SNAPSHOT) != 0] = MASK_SNAPSHOT
-    return masked
 
 
 assert NO_TIME == -1  # _decode writes it as 0 - 1

@@ -69,6 +69,5 @@ def dirty_blocks(options: SyntheticOptions) -> Iterator[Block]:
     """The preset `dirty`, as a reader would hand it over."""
     block = to_block(make_market(options))
     damage(block, options.seed)
-    names = ("row", "ts", "price", "size", "has_book", "trade_volume", "trade_count", "masked")
     for a in range(0, len(block), BLOCK_ROWS):
-        yield Block(**{name: getattr(block, name)[a : a + BLOCK_ROWS] for name in names})
+        yield block[a : a + BLOCK_ROWS]

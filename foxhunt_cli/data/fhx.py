@@ -2,15 +2,13 @@
 
 Layout: 8 bytes magic, 8 bytes header length, 16 bytes digest of the header, the header (JSON), zeros to a
 multiple of 4096, the records. The header holds a checksum of the records; a file that fails any check raises
-`DamagedFile`, and the cache rebuilds it. Files are written under a temporary name and renamed, so that a
-reader never sees half of one and two writers do no harm.
+`DamagedFile`, and the cache rebuilds it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from foxhunt_cli.data.errors import DataError, file_error
 from foxhunt_cli.data.market_data import MarketData, checksum
 from foxhunt_cli.data.record import FIELDS, SNAPSHOT
 from foxhunt_cli.data.report import CleaningReport
+from foxhunt_cli.data.whole import whole_file
 
 MAGIC = b"FOXHUNT\x01"
 _PAGE = 4096
@@ -53,19 +52,9 @@ def write_fhx(path: Path, data: MarketData) -> None:
     )
     lead = MAGIC + len(header).to_bytes(8, "little") + hashlib.blake2b(header, digest_size=16).digest() + header
     lead += bytes(-len(lead) % _PAGE)
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(lead)
-            file.write(np.ascontiguousarray(data.records).view(np.uint8).data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise file_error(path, "write", error) from error
+    with whole_file(path) as part, part.open("wb") as file:
+        file.write(lead)
+        file.write(np.ascontiguousarray(data.records).view(np.uint8).data)
 
 
 def read_fhx(path: Path) -> MarketData:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEVELS = 10
-REGIME_COUNT = 6
+from foxhunt_cli.config.dims import STRUCTURE
+
+LEVELS, REGIME_COUNT = STRUCTURE["N_LEVELS"][0], STRUCTURE["N_REGIME"][0]
 SNAPSHOT_BYTES = 216
 MAX_TICKS = 1 << 24
 """Largest distance from the reference price, in ticks, that float32 holds exactly."""

@@ -7,7 +7,7 @@ they need no sampling grid; a vectorised form of the recurrence computes them.
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -104,7 +104,5 @@ def session_progress(ts_ns: np.ndarray, instrument: Instrument) -> np.ndarray:
 
 
 def _utc_offset_ns(ts_ns: int, time_zone: str) -> int:
-    from datetime import datetime, timedelta
-
     stamp = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=ts_ns // 1_000_000_000)
     return int(stamp.astimezone(ZoneInfo(time_zone)).utcoffset().total_seconds()) * 1_000_000_000

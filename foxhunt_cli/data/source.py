@@ -6,7 +6,6 @@ and leaves each step to its module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +22,11 @@ from foxhunt_cli.data.regime import fill_previous, fill_regime
 from foxhunt_cli.data.report import CleaningReport, iso_time
 from foxhunt_cli.data.synthetic import SyntheticOptions, make_market
 
-__all__ = ["DataOptions", "SyntheticOptions", "load_market_data", "open_source"]
-
-Progress = Callable[[str, int], None]
-"""Called with what is being read and the number of records so far."""
-
 
 def load_market_data(
     path: Path | tuple[Path, ...] | None,
     options: DataOptions,
     synthetic: SyntheticOptions,
-    progress: Progress | None = None,
 ) -> MarketData:
     """Market data from files (read in the order of their first record), or the synthetic market where `path` is None.
 
@@ -45,11 +38,11 @@ def load_market_data(
     if _magic(paths[0]) == MAGIC:
         return _from_fhx(paths, options)
     if not options.cache:
-        return _read(paths, options, progress)
+        return _read(paths, options)
     entry = cache_path(paths, options)
     data = load_cached(entry)
     if data is None:
-        data = _read(paths, options, progress)
+        data = _read(paths, options)
         warning = store(entry, data)
         if warning:
             data.report.warnings.append(warning)
@@ -99,10 +92,10 @@ def _magic(path: Path) -> bytes:
         raise file_error(path, "read", error) from error
 
 
-def _read(paths: tuple[Path, ...], options: DataOptions, progress: Progress | None) -> MarketData:
+def _read(paths: tuple[Path, ...], options: DataOptions) -> MarketData:
     sources = _open_all(paths, options)
     instrument = _one_instrument(sources, options)
-    cleaner = _clean(sources, instrument, options, progress)
+    cleaner = _clean(sources, instrument, options)
     records, session_start, report = _result(cleaner, sources)
     records, session_start = finish(records, session_start, instrument, options)
     names = ", ".join(s.name for s in sources[:3]) + (f" and {len(sources) - 3} more" if len(sources) > 3 else "")
@@ -151,14 +144,14 @@ def _one_instrument(sources: list[Source], options: DataOptions) -> Instrument:
     return resolve_instrument(options, sources[0].inferred, sources[0].name)
 
 
-def _clean(sources: list[Source], instrument: Instrument, options: DataOptions, progress: Progress | None) -> Cleaner:
+def _clean(sources: list[Source], instrument: Instrument, options: DataOptions) -> Cleaner:
     """Feed all sources through one cleaner; a source that turns out to be unsorted starts the reading afresh."""
     while True:
         cleaner = Cleaner(instrument, options)
         try:
             for source in sources:
                 cleaner.name = source.name
-                _feed(source, cleaner, progress)
+                _feed(source, cleaner)
             return cleaner
         except OutOfOrder as unsorted:
             unsorted.source.sort = True
@@ -166,11 +159,9 @@ def _clean(sources: list[Source], instrument: Instrument, options: DataOptions, 
                 source.warnings.clear()
 
 
-def _feed(source: Source, cleaner: Cleaner, progress: Progress | None) -> None:
+def _feed(source: Source, cleaner: Cleaner) -> None:
     for block in source.blocks():
         cleaner.add(block)
-        if progress is not None:
-            progress(source.name, cleaner.rows)
         if cleaner.enough:
             return
 

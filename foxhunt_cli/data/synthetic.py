@@ -23,8 +23,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from foxhunt_cli.config.instruments import Instrument, presets
+from foxhunt_cli.data.processes import change_points, clamp_scan, spells, stationary
 from foxhunt_cli.data.record import LEVELS, SNAPSHOT
-from foxhunt_cli.data.regime import decayed_sum, fill_previous, fill_regime
+from foxhunt_cli.data.regime import fill_previous, fill_regime
 
 HYSTERESIS = 0.33
 """Ticks beyond its own tick that p must go before the book follows; P(reversal) = 1 / (1 + 2 h) = 0.60."""
@@ -125,7 +126,6 @@ def make_market(options: SyntheticOptions) -> SyntheticMarket:
         starts.append(a)
         price, now = _make_session(records[a:b], options, rng, price, now)
         now = _next_open(now)
-    # The first book is at the reference by construction; see _make_session.
     instrument, session_start = presets()["ES"], np.array(starts, np.int64)
     fill_previous(records, session_start)
     fill_regime(records, session_start, instrument)
@@ -170,7 +170,7 @@ def _make_session(
     drift = _waves(rng, n, options)
     lean = _wave_lean(drift) if drift is not None else None
     if options.preset == "noise":
-        bid, inside = _martingale_bid(rng, n, style), _ou(rng, n, 40.0, 0.4)
+        bid, inside = _martingale_bid(rng, n, style), stationary(rng, n, 40.0, 0.4)
     else:
         bid, inside = _efficient_bid(rng, n, style, drift)
     bid += price
@@ -180,16 +180,9 @@ def _make_session(
     return int(bid[-1]), int(out["ts_ns"][-1])
 
 
-def _ou(rng: np.random.Generator, n: int, length: float, sigma: float) -> np.ndarray:
-    """Stationary AR(1) with correlation length `length` snapshots and standard deviation `sigma`, float64 [n]."""
-    x = rng.standard_normal(n, np.float32) * (sigma * np.sqrt(-np.expm1(-2 / length)))
-    x[0] = sigma * rng.standard_normal()
-    return decayed_sum(x, np.arange(n, dtype=np.float64), length)
-
-
 def _times(rng: np.random.Generator, n: int, style: Style) -> np.ndarray:
     """Nanoseconds since the session's open, int64 [n]: exponential waits at a rate that comes in bursts."""
-    log_rate = _ou(rng, n, 150.0, style.burst).astype(np.float32)
+    log_rate = stationary(rng, n, 150.0, style.burst).astype(np.float32)
     wait = rng.standard_exponential(n, np.float32) * np.exp(-log_rate - np.float32(style.burst**2 / 2))
     return np.cumsum((wait * np.float32(1e9 / style.rate)).astype(np.int64) + 1)
 
@@ -221,7 +214,7 @@ def _efficient_bid(
     rng: np.random.Generator, n: int, style: Style, drift: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best bid, int64 [n], and where p lies about the mid, ticks in about -0.85..0.85, float32 [n]."""
-    scale = np.exp(_ou(rng, n, 2000.0, style.volatility_sigma).astype(np.float32))
+    scale = np.exp(stationary(rng, n, 2000.0, style.volatility_sigma).astype(np.float32))
     step = (rng.standard_normal(n, np.float32) * (scale * np.float32(style.step_sigma))).astype(np.float64)
     if drift is not None:
         step += drift
@@ -232,34 +225,6 @@ def _efficient_bid(
     high = np.floor(p + HYSTERESIS).astype(np.int64)
     bid = clamp_scan(low, high, 0)
     return bid, (p - bid - 0.5).astype(np.float32)
-
-
-def clamp_scan(low: np.ndarray, high: np.ndarray, first: int) -> np.ndarray:
-    """m_i = min(high_i, max(low_i, m_{i-1})), m_{-1} = first; int64 [n]; low <= high.
-
-    Clamps compose into clamps, so about sqrt(n) chunks run side by side: once to compose each chunk's
-    clamp, then, from each chunk's now known start, once for the values.
-    """
-    n = len(low)
-    width = max(1, int(np.sqrt(n)))
-    rows = -(-n // width)
-    lo, hi = np.full(rows * width, np.iinfo(np.int64).min), np.full(rows * width, np.iinfo(np.int64).max)
-    lo[:n], hi[:n] = low, high
-    lo, hi = np.ascontiguousarray(lo.reshape(rows, width).T), np.ascontiguousarray(hi.reshape(rows, width).T)
-    total_lo, total_hi = lo[0].copy(), hi[0].copy()
-    for j in range(1, width):
-        np.minimum(np.maximum(total_lo, lo[j]), hi[j], out=total_lo)
-        np.minimum(np.maximum(total_hi, lo[j]), hi[j], out=total_hi)
-    start = np.empty(rows, np.int64)
-    value = first
-    for r, (a, b) in enumerate(zip(total_lo.tolist(), total_hi.tolist(), strict=True)):
-        start[r] = value
-        value = min(b, max(a, value))
-    out = np.empty((width, rows), np.int64)
-    previous = start
-    for j in range(width):
-        previous = np.minimum(np.maximum(previous, lo[j], out=out[j]), hi[j], out=out[j])
-    return np.ascontiguousarray(out.T).ravel()[:n]
 
 
 def _martingale_bid(rng: np.random.Generator, n: int, style: Style) -> np.ndarray:
@@ -273,7 +238,7 @@ def _martingale_bid(rng: np.random.Generator, n: int, style: Style) -> np.ndarra
 
 def _touch(rng: np.random.Generator, bid: np.ndarray, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
     """Best bid and ask, float32 [n]: one tick apart but for short spells of two (three if both sides step back)."""
-    wide = _spells(rng, len(bid), 0.001, 50)
+    wide = spells(rng, len(bid), 0.001, 50)
     wide[0] = 0
     spell = np.cumsum(np.diff(wide, prepend=0) > 0)
     side = 1 if symmetric else rng.integers(0, 2, spell[-1] + 1)[spell]  # one side steps back, for the whole spell
@@ -293,24 +258,15 @@ def _store_book(out: np.ndarray, best_bid: np.ndarray, best_ask: np.ndarray, siz
         block["ask_sz"] = sizes[1, :, a:b].T
 
 
-def _spells(rng: np.random.Generator, n: int, chance: float, length: int) -> np.ndarray:
-    """0/1, int64 [n]: spells of 1..length that start with `chance` a snapshot."""
-    start = np.flatnonzero(rng.random(n, np.float32) < chance)
-    edges = np.zeros(n + length + 2, np.int32)
-    np.add.at(edges, start, 1)
-    np.add.at(edges, start + rng.integers(1, length + 1, len(start)), -1)
-    return (np.cumsum(edges[:n]) > 0).astype(np.int64)
-
-
 def _sizes(rng: np.random.Generator, n: int, style: Style, inside: np.ndarray, lean: np.ndarray | None) -> np.ndarray:
     """Sizes, float32 [2, LEVELS, n] (bids, asks). A size stands until its level changes, and takes on the lean then."""
     sizes = np.empty((2, LEVELS, n), np.float32)
     for side, sign in enumerate((np.float32(1), np.float32(-1))):
         for level in range(LEVELS):
             sigma = np.float32(SIZE_LOG_SIGMA[level])
-            changes = _change_points(rng, n, TOP_CHANGE if level == 0 else style.deep_change)
+            changes = change_points(rng, n, TOP_CHANGE if level == 0 else style.deep_change)
             if level == 0:
-                noise = _ou(rng, len(changes), style.top_length * TOP_CHANGE, TOP_NOISE_SIGMA).astype(np.float32)
+                noise = stationary(rng, len(changes), style.top_length * TOP_CHANGE, TOP_NOISE_SIGMA).astype(np.float32)
                 log_size = noise + sign * np.float32(TOP_LEAN) * inside[changes]
             else:
                 log_size = rng.standard_normal(len(changes), np.float32) * sigma
@@ -320,15 +276,6 @@ def _sizes(rng: np.random.Generator, n: int, style: Style, inside: np.ndarray, l
             size = np.maximum(np.float32(1), np.rint(np.exp(log_size)))
             sizes[side, level] = np.repeat(size, np.diff(changes, append=n))
     return sizes
-
-
-def _change_points(rng: np.random.Generator, n: int, chance: float) -> np.ndarray:
-    """Ascending indices in [0, n), the first 0, each other one there with `chance`."""
-    points = np.zeros(1, np.int64)
-    while points[-1] < n:
-        more = rng.geometric(chance, int((n - points[-1]) * chance * 1.05) + 16)
-        points = np.concatenate([points, points[-1] + np.cumsum(more)])
-    return points[: np.searchsorted(points, n)]
 
 
 def _write_trades(

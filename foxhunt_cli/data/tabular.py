@@ -14,15 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from foxhunt_cli.config.instruments import Instrument, infer_instrument
-from foxhunt_cli.data.block import (
-    MASK_BAD_BOOK,
-    MASK_CLEARED,
-    MASK_SNAPSHOT,
-    MASK_UNKNOWN,
-    NO_TIME,
-    UNDEFINED_PRICE,
-    Block,
-)
+from foxhunt_cli.data.actions import read_acts
+from foxhunt_cli.data.block import NO_TIME, UNDEFINED_PRICE, Block
 from foxhunt_cli.data.csv_columns import MISSING_INT, Column, read_csv
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.options import DataOptions
@@ -33,7 +26,6 @@ from foxhunt_cli.data.streams import ByteStream
 TIME_COLUMNS = ("ts_recv", "ts_ns", "ts_event", "timestamp", "time")
 FIXED_POINT_FROM = 100_000_000
 """Integer prices at or above this are 1e-9 fixed point; below, whole units of currency."""
-_FLAG_BAD_BOOK, _FLAG_SNAPSHOT = 4, 32
 _FLOAT_PRICE_LIMIT = 9e9
 _SAMPLE_LINES = 200
 _LEVEL = re.compile(r"(bid|ask)_(px|sz)_(\d{1,2})$")
@@ -203,21 +195,20 @@ class TabularSource:
 
 def _apply_actions(block: Block, table: dict[str, np.ndarray]) -> None:
     """Databento's action, side, size and flags, as in the binary files."""
-    action, n = table["action"].astype("U1"), len(block)
-    side = table["side"].astype("U1") if "side" in table else np.full(n, "N")
+    n = len(block)
     size = np.nan_to_num(table["size"].astype(np.float64)) if "size" in table else np.zeros(n)
-    traded = action == "T"
-    sign = (side == "B").astype(np.float64) - (side == "A")
-    block.has_book = ~np.isin(action, ["T", "F", "N"])
-    block.trade_volume = np.where(traded, sign * size, 0.0)
-    block.trade_count = traded.astype(np.int64)
-    block.masked[~np.isin(action, list("ACMRTFN"))] = MASK_UNKNOWN
-    block.masked[action == "R"] = MASK_CLEARED
-    if "flags" in table and np.issubdtype(table["flags"].dtype, np.integer):
-        flags = table["flags"]
-        flags = np.where(flags == MISSING_INT, 0, flags)
-        block.masked[(flags & _FLAG_BAD_BOOK) != 0] = MASK_BAD_BOOK
-        block.masked[(flags & _FLAG_SNAPSHOT) != 0] = MASK_SNAPSHOT
+    flags = table.get("flags")
+    if flags is not None:
+        flags = np.where(flags == MISSING_INT, 0, flags) if np.issubdtype(flags.dtype, np.integer) else None
+    side = table["side"] if "side" in table else np.full(n, "N")
+    acts = read_acts(_letters(table["action"]), _letters(side), size, flags)
+    for column, values in vars(acts).items():
+        setattr(block, column, values)
+
+
+def _letters(words: np.ndarray) -> np.ndarray:
+    """Code of the first letter of each word, uint32 [n]; 0 where it is empty."""
+    return np.ascontiguousarray(words.astype("U1")).view(np.uint32)
 
 
 def _to_nano(values: np.ndarray, fixed: bool) -> np.ndarray:

@@ -5,8 +5,6 @@ A DBN file carries trades as records of their own before the snapshot they belon
 
 from __future__ import annotations
 
-import os
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,11 +12,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from foxhunt_cli.data.block import UNDEFINED_PRICE, Block
-from foxhunt_cli.data.errors import DataError, file_error
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.fhx import write_fhx
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.record import LEVELS
 from foxhunt_cli.data.synthetic import SyntheticOptions
+from foxhunt_cli.data.whole import whole_file
 
 FORMATS = ("dbn", "parquet", "fhx")
 INSTRUMENT_ID = 1
@@ -45,9 +44,11 @@ def write_data(path: Path, data: MarketData, kind: str, block: Block | None = No
             import zstandard
 
             content = zstandard.ZstdCompressor(level=3).compress(content)
-        _replace(path, lambda name: Path(name).write_bytes(content))
+        with whole_file(path) as part:
+            part.write_bytes(content)
     elif kind == "parquet":
-        _replace(path, lambda name: _write_parquet(name, block, data.instrument.symbol))
+        with whole_file(path) as part:
+            _write_parquet(part, block, data.instrument.symbol)
     else:
         raise DataError(f"format {kind!r} is not known; expected one of {', '.join(FORMATS)}")
 
@@ -61,9 +62,7 @@ def write_synthetic(path: Path, synthetic: SyntheticOptions, kind: str) -> None:
     data = load_market_data(None, DataOptions(), synthetic)
     block = None
     if synthetic.preset == "dirty" and kind != "fhx":
-        blocks = list(dirty_blocks(synthetic))
-        names = ("row", "ts", "price", "size", "has_book", "trade_volume", "trade_count", "masked")
-        block = Block(**{name: np.concatenate([getattr(b, name) for b in blocks]) for name in names})
+        block = Block.joined(list(dirty_blocks(synthetic)))
     write_data(path, data, kind, block)
 
 
@@ -134,7 +133,7 @@ def _write_trade_sizes(out: np.ndarray, block: Block, row: np.ndarray, is_book: 
     out["price"][at] = block.price[row[at], 0, 0]
 
 
-def _write_parquet(name: str, block: Block, symbol: str) -> None:
+def _write_parquet(path: Path, block: Block, symbol: str) -> None:
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -151,20 +150,4 @@ def _write_parquet(name: str, block: Block, symbol: str) -> None:
     columns["symbol"] = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(len(block), np.int8)), pa.array([f"{symbol}{_MONTH}"])
     )
-    parquet.write_table(pa.table(columns), name, compression="zstd")
-
-
-def _replace(path: Path, write) -> None:
-    temporary = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        write(temporary)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise file_error(path, "write", error) from error
-    finally:
-        if temporary and os.path.exists(temporary):
-            os.unlink(temporary)
+    parquet.write_table(pa.table(columns), path, compression="zstd")

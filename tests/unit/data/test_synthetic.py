@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from foxhunt_cli.data import synthetic
 from foxhunt_cli.data.options import DataOptions
+from foxhunt_cli.data.processes import clamp_scan
 from foxhunt_cli.data.record import mid_ticks
 from foxhunt_cli.data.regime import decayed_sum
 from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.data.statistics import measure
-from foxhunt_cli.data.synthetic import SyntheticOptions, clamp_scan
+from foxhunt_cli.data.synthetic import SyntheticOptions
 
 FEE_TICKS = 2.05 / 12.5
 
