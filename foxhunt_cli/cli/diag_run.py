@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -62,12 +62,12 @@ def check(source: Run, json: JSON = False) -> None:
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.diag.check import check as judge
     from foxhunt_cli.diag.check import failed
-    from foxhunt_cli.diag.compare import read_object
+    from foxhunt_cli.diag.manifest import kernels
     from foxhunt_cli.diag.render import verdict_table
     from foxhunt_cli.diag.summary import summarize as read
 
     terminal, summary = Terminal(), read(source)
-    criteria = judge(summary, _kernels(read_object(summary.path.parent / "manifest.json")))
+    criteria = judge(summary, kernels(summary.path))
     not_met = sum(criterion.mark == "bad" for criterion in criteria)
     if json:
         terminal.json(
@@ -78,12 +78,6 @@ def check(source: Run, json: JSON = False) -> None:
         terminal.show(f"{not_met} of {len(criteria)} criteria not met" if not_met else "all criteria met")
     if failed(criteria):
         raise typer.Exit(1)
-
-
-def _kernels(manifest: dict[str, Any]) -> list[str] | None:
-    """Kernels of the run, by its manifest; None where that is missing."""
-    found = manifest.get("kernels")
-    return found if isinstance(found, list) else None
 
 
 def compare(

@@ -81,6 +81,11 @@ class Instrument(BaseModel):
         start, stop = (t.hour * 3600 + t.minute * 60 + t.second for t in (self.session_open, self.session_close))
         return (stop - start) % 86_400 or 86_400
 
+    @property
+    def session_minutes(self) -> int:
+        """The same in whole minutes."""
+        return self.session_seconds // 60
+
     def describe(self) -> str:
         """One line for people."""
         tick = f"tick {format_size(self.tick_size)}, {self.tick_value_usd:g} USD a tick"

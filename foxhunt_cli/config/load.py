@@ -52,7 +52,7 @@ def load_config(
         settings += _flatten({"isv": _seeds_table(seeds)}, "", str(seeds))
     settings += [parse_set(text) for text in sets]
     settings += [option for option in options if option.value is not None]
-    return _validate(settings)
+    return _merged(settings)
 
 
 def parse_set(text: str) -> Setting:
@@ -106,12 +106,17 @@ def _flatten(tree: Mapping[str, Any], prefix: str, origin: str) -> Iterator[Sett
             yield Setting(prefix + key, value, origin)
 
 
-def _validate(settings: Iterable[Setting]) -> RunConfig:
+def _merged(settings: Iterable[Setting]) -> RunConfig:
     tree: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for setting in settings:
         _insert(tree, setting)
         origins[setting.key] = setting.origin
+    return validated(tree, origins)
+
+
+def validated(tree: Mapping[str, Any], origins: Mapping[str, str]) -> RunConfig:
+    """The configuration of a tree of values. origins: by dotted key, where the user wrote it. Raises ConfigError."""
     try:
         config = RunConfig.model_validate(tree)
     except ValidationError as error:

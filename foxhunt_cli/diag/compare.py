@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from foxhunt_cli.diag.anomalies import ENTROPY, HOLD
 from foxhunt_cli.diag.evaluations import last_evaluation
+from foxhunt_cli.diag.manifest import manifest_of, part
 from foxhunt_cli.diag.reader import flatten
 from foxhunt_cli.diag.summary import Summary, summarize
 from foxhunt_cli.diag.verdict import win_rate
@@ -67,22 +67,7 @@ def _load(source: Path) -> Candidate:
     summary = summarize(source)
     folder = summary.path.parent
     agent = (last_evaluation(folder) or {}).get("agent", {})
-    return Candidate(folder.name, summary, read_object(folder / "manifest.json"), agent)
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The file's object; empty where there is none to read."""
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def part(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object inside another; empty where there is none."""
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}
+    return Candidate(folder.name, summary, manifest_of(summary.path), agent)
 
 
 def _settings(manifest: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 
-from foxhunt_cli.diag.compare import part, read_object
+from foxhunt_cli.diag.manifest import manifest_of, part
 from foxhunt_cli.diag.reader import flatten
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.diag.verdict import verdicts
@@ -23,7 +23,7 @@ def page(summary: Summary, png: bytes) -> str:
     name = escape(summary.path.parent.name)
     image = base64.b64encode(png).decode()
     anomalies = "".join(_row(f"step {found.step:,}", found.what) for found in summary.anomalies) or _row("none", "")
-    config = dict(flatten(part(read_object(summary.path.parent / "manifest.json"), "config")))
+    config = dict(flatten(part(manifest_of(summary.path), "config")))
     settings = "".join(_row(key, str(value)) for key, value in config.items())
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>foxhunt: {name}</title><style>{_CSS}</style>"

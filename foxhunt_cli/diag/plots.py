@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, ENTROPY_MAX
-from foxhunt_cli.diag.compare import part, read_object
 from foxhunt_cli.diag.evaluations import Figures, read_evaluation
 from foxhunt_cli.diag.extras import require
+from foxhunt_cli.diag.manifest import manifest_of, part
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.style import ACCENT, DPI, FAINT, INK, SECOND, STYLE
 from foxhunt_cli.diag.summary import Summary
@@ -56,7 +56,7 @@ def draw(summary: Summary, form: str = "png") -> bytes:
 
 
 def _title(summary: Summary) -> str:
-    manifest = read_object(summary.path.parent / "manifest.json")
+    manifest = manifest_of(summary.path)
     config, device = part(manifest, "config"), part(manifest, "device")
     facts = [f"{summary.last_step:,} steps", f"{summary.batch or '?'} rows"]
     facts += [f"{config['encoder']} encoder"] if "encoder" in config else []

@@ -6,7 +6,6 @@ Owns the statistics of every field. What to look at is found in ``anomalies.py``
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from foxhunt_cli.diag.anomalies import Anomaly, Watchers
 from foxhunt_cli.diag.blocks import Block, blocks
+from foxhunt_cli.diag.manifest import rows
 from foxhunt_cli.diag.reader import RunLog, RunLogError
 from foxhunt_cli.diag.series import POINTS, Series, Stretches
 
@@ -67,7 +67,7 @@ def summarize(source: Path, points: int = POINTS) -> Summary:
     Raises FileNotFoundError, RunLogError (corrupt or empty).
     """
     log = RunLog(source)
-    summary = Summary(log.path, _batch(log.path.parent / "manifest.json"))
+    summary = Summary(log.path, rows(log.path))
     watchers = Watchers()
     began = math.nan
     for block in blocks(log):
@@ -103,11 +103,3 @@ def _take(summary: Summary, block: Block, points: int) -> None:
         if name not in summary.series:
             summary.series[name] = Series(stretches=Stretches(points=points))
         summary.series[name].extend(steps, block.values[:, index])
-
-
-def _batch(manifest: Path) -> int | None:
-    """Rows of the run as its manifest has them; None where there is no readable manifest."""
-    try:
-        return int(json.loads(manifest.read_text())["config"]["batch"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

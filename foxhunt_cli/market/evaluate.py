@@ -22,7 +22,7 @@ from foxhunt_cli.market import baselines
 from foxhunt_cli.market.blotter import Range
 from foxhunt_cli.market.judge import Judgement, judge
 from foxhunt_cli.market.metrics import Play, summarise
-from foxhunt_cli.market.plays import PER_STEP, bound_play, device_play, minutes_a_day
+from foxhunt_cli.market.plays import PER_STEP, bound_play, device_play
 from foxhunt_cli.market.prepare import prepare_data
 from foxhunt_cli.market.tape import Tape
 from foxhunt_cli.pipeline.iteration import following, playing, playing_by_value
@@ -164,7 +164,7 @@ class Evaluator:
             f"{rows} rows of {steps:,} steps, non-overlapping; net = fills against the book, marks at the mid and fees",
             "interval: bootstrap over rows; exit capture: net PnL of closed trades / their best mid excursion",
             "Sharpe, Sortino: mean / (downside) deviation, of trades and of net PnL of all rows by minute of market "
-            f"time, flat minutes included, x sqrt(252 days x {minutes_a_day(self._market.instrument):,} minutes)",
+            f"time, flat minutes included, x sqrt(252 days x {self._market.instrument.session_minutes:,} minutes)",
             "bound: what perfect foresight would have earned, same costs, latency and lot limit",
         ]
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foxhunt_cli.config.instruments import Instrument
 from foxhunt_cli.market.blotter import Range, blotter
 from foxhunt_cli.market.bound import Costs, hindsight_fills
 from foxhunt_cli.market.fills import Fills, step_pnl
@@ -64,14 +63,8 @@ def bound_play(played: Range, lot_limit: int) -> Play:
     )
 
 
-def minutes_a_day(instrument: Instrument) -> int:
-    """Minutes of a trading session; a session that ends when it opens is a whole day."""
-    begin, end = (time.hour * 60 + time.minute for time in (instrument.session_open, instrument.session_close))
-    return (end - begin) % 1440 or 1440
-
-
 def _clock(played: Range) -> dict:
     return {
         "minute": played.times()[1:] // _MINUTE_NS,
-        "minutes_a_year": float(TRADING_DAYS * minutes_a_day(played.market.instrument)),
+        "minutes_a_year": float(TRADING_DAYS * played.market.instrument.session_minutes),
     }

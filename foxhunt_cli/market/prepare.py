@@ -7,6 +7,7 @@ training sigmas.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from foxhunt_cli.config.instruments import Instrument
 from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.record import SNAPSHOT_BYTES
-from foxhunt_cli.device.base import Array, Device, Progress
+from foxhunt_cli.device.base import Array, Device
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
@@ -57,11 +58,8 @@ class PreparedData:
     """N_SPANS."""
     episode_len: int
     """Steps of an episode, a whole number of rollouts."""
-    legal_starts: int
     sigmas: np.ndarray
     """float32 [3], ticks: standard deviation of forward returns; slots FRD_SIGMA_*."""
-    nbytes: int
-    """Device memory of ``arrays``."""
     notes: tuple[str, ...]
     """Lines for people: what about this data set differs from the ordinary."""
 
@@ -75,15 +73,12 @@ def prepare_data(
     latency: int,
     episode_len: int | None = None,
     sigmas: np.ndarray | None = None,
-    reserve_bytes: int = 0,
     role: str = "training",
-    progress: Progress | None = None,
 ) -> PreparedData:
     """Upload ``market`` and compute its columns, labels and legal starts.
 
     isv_seed: start-up vector, for the time constants and the label span. sigmas: None fits them to this data set.
-    reserve_bytes: device memory that the rest of the run will ask for. role: what messages call the data.
-    progress: called while kernels compile and after each block of the upload. Raises DataError.
+    role: what messages call the data. Raises DataError.
     """
     n_snap, sessions = len(market), np.asarray(market.session_start, np.int64)
     length = choose_episode_len(int(market.session_lengths.max()), rollout, latency, episode_len, role)
@@ -91,12 +86,12 @@ def prepare_data(
     segment_first, segment_restart = segments(sessions, n_snap)
     dims = {"N_SNAP": n_snap, "N_SESSIONS": len(sessions), "N_SPANS": len(spans.first)}
     scratch_dims = {**dims, "N_SEGMENTS": len(segment_restart), "BLOCK_RECORDS": min(BLOCK_RECORDS, n_snap)}
-    _check_memory(device, market, scratch_dims, reserve_bytes, role)
+    _check_memory(device, market, scratch_dims, role)
     missing: tuple[int, ...] = ()
     if sigmas is None:
         sigmas, missing = forward_sigmas(market.records, sessions)
 
-    device.compile([kernel(name) for name in PREPARE_KERNELS], progress)
+    device.compile([kernel(name) for name in PREPARE_KERNELS])
     arrays = _allocate(device, _data_rows(), dims)
     scratch = _allocate(device, SCRATCH, scratch_dims)
     device.write(arrays["span_first"], spans.first)
@@ -104,7 +99,7 @@ def prepare_data(
     device.write(scratch["session_first"], np.append(sessions, n_snap).astype(np.int32))
     device.write(scratch["segment_first"], segment_first)
     device.write(scratch["segment_restart"], segment_restart)
-    _upload(device, market.records, {**arrays, **scratch}, progress)
+    _upload(device, market.records, {**arrays, **scratch})
     scratch["isv"] = device.upload(with_sigmas(isv_seed, sigmas))
     _run_once(device, {**arrays, **scratch}, scratch_dims)
     return PreparedData(
@@ -113,9 +108,7 @@ def prepare_data(
         n_snapshots=n_snap,
         n_spans=len(spans.first),
         episode_len=length,
-        legal_starts=spans.total,
         sigmas=np.array(sigmas, np.float32),
-        nbytes=sum(a.nbytes for a in arrays.values()),
         notes=_notes(market, length, latency, spans, missing, episode_len, role),
     )
 
@@ -128,11 +121,6 @@ def with_sigmas(isv: np.ndarray, sigmas: np.ndarray) -> np.ndarray:
     return filled
 
 
-def data_bytes(n_snap: int) -> int:
-    """Device memory of a data set of ``n_snap`` snapshots in one session, bytes."""
-    return _bytes(_data_rows(), {"N_SNAP": n_snap, "N_SESSIONS": 1, "N_SPANS": 1})
-
-
 def _data_rows() -> tuple[Buffer, ...]:
     return tuple(row for row in ROWS if row.lifetime == "data")
 
@@ -142,30 +130,21 @@ def _allocate(device: Device, rows: tuple[Buffer, ...], dims: dict[str, int]) ->
 
 
 def _bytes(rows: tuple[Buffer, ...], dims: dict[str, int]) -> int:
-    # Python integers: a product of many dimensions must not wrap.
-    total = 0
-    for row in rows:
-        elements = 1
-        for extent in shape(row, dims):
-            elements *= extent
-        total += elements * np.dtype(row.dtype).itemsize
-    return total
+    return sum(math.prod(shape(row, dims)) * np.dtype(row.dtype).itemsize for row in rows)
 
 
-def _check_memory(device: Device, market: MarketData, dims: dict[str, int], reserve: int, role: str) -> None:
-    """Raises DataError where columns, scratch and the reserve are more than the device has free."""
+def _check_memory(device: Device, market: MarketData, dims: dict[str, int], role: str) -> None:
+    """Raises DataError where columns and scratch are more than the device has free."""
     n_snap = dims["N_SNAP"]
     if n_snap > MAX_SNAPSHOTS:
         raise DataError(f"{role} data: {n_snap:,} snapshots, the limit is {MAX_SNAPSHOTS:,}; cut with --start/--end")
     need = _bytes(_data_rows(), dims) + _bytes(SCRATCH, dims)
     free, _ = device.memory()
-    if need + reserve <= free:
+    if need <= free:
         return
-    fits = max(0, int(n_snap * (free - reserve) / need))
     raise DataError(
-        f"{role} data ({market.source}): {n_snap:,} snapshots need {_gib(need)} of memory on {device.name}, the "
-        f"rest of the run {_gib(reserve)}, and {_gib(free)} are free; cut the data with --max-snapshots {fits} "
-        "or --start/--end"
+        f"{role} data ({market.source}): {n_snap:,} snapshots need {_gib(need)} of memory on {device.name}, and "
+        f"{_gib(free)} are free; cut the data with --max-snapshots {int(n_snap * free / need)} or --start/--end"
     )
 
 
@@ -173,7 +152,7 @@ def _gib(count: int) -> str:
     return f"{count / 2**30:.2f} GiB" if count >= 2**27 else f"{count / 2**20:.1f} MiB"
 
 
-def _upload(device: Device, records: np.ndarray, arrays: dict[str, Any], progress: Progress | None) -> None:
+def _upload(device: Device, records: np.ndarray, arrays: dict[str, Any]) -> None:
     """Records to columns, one block at a time through one staging array."""
     contract, n_snap = kernel(UPLOAD_KERNEL), len(records)
     for first in range(0, n_snap, BLOCK_RECORDS):
@@ -183,8 +162,6 @@ def _upload(device: Device, records: np.ndarray, arrays: dict[str, Any], progres
         sizes = {"first": first, "N_BLOCK": len(block), "N_SNAP": n_snap}
         device.plan([bind(contract, {**arrays, "records": staging}, sizes)], use_graph=False).run()
         device.synchronize()  # the staging array is about to be overwritten
-        if progress is not None:
-            progress(first + len(block), n_snap, "upload")
 
 
 def _run_once(device: Device, arrays: dict[str, Any], dims: dict[str, int]) -> None:

@@ -14,7 +14,6 @@ from foxhunt_cli.train.workspace import open_workspace
 if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
 
-
 # What decides how a policy and a critic play: weights, their target copies (the critic's encoder), and the ISV.
 PLAYED = ("params", "target_params", "isv")
 
@@ -33,10 +32,7 @@ def evaluate_run(run: Path, terminal: Terminal, device: str = "auto", *, best: b
     if best:
         terminal.note(f"checkpoint: {folder.name}, chosen on this very range")
     work = open_workspace(config, terminal)
-    if work.market.digest != manifest["data"]["digest"]:
-        raise DataError(
-            f"{work.market.source}: not the data this run was trained on (digest differs); restore the same file"
-        )
+    work.require_data_of(manifest)
     if work.evaluator is None:
         raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")
     checkpoint.restore(work.engine, saved, [name for name in PLAYED if name in work.engine.arrays])

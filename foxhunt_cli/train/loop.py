@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from foxhunt_cli.config.run import RunConfig
-from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.diag.fields import live_slots, record
 from foxhunt_cli.diag.writer import RunLogWriter
 from foxhunt_cli.isv.seeds import preset_seeds
@@ -110,8 +109,7 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: Sto
     for line in refused:
         terminal.note(f"resume: {line}")
     work = open_workspace(config, terminal)
-    if work.market.digest != manifest["data"]["digest"]:
-        raise DataError(f"{work.market.source}: not the data this run was trained on (digest differs)")
+    work.require_data_of(manifest)
     if run_dir.kernel_hash() != manifest["kernel_hash"]:
         terminal.note("resume: the kernels have changed since the run began: it will not be bit-identical")
     stop.begin()  # what follows changes files of the run

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 
-from foxhunt_cli.config.load import ConfigError, Setting
+from foxhunt_cli.config.load import ConfigError, Setting, validated
 from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.train import checkpoint, run_dir
@@ -23,6 +22,7 @@ def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
     Raises ConfigError on any other change and on a length that the run has reached already, FileError.
     """
     config: dict[str, Any] = run_dir.read_manifest(run)["config"]
+    origins: dict[str, str] = {}
     before = run_dir.config_of(run, config)
     for setting in settings:
         if setting.value is None:
@@ -30,19 +30,14 @@ def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
         if setting.key == "steps":
             _require_longer(run, setting)
         if setting.key in CHANGEABLE:
-            config[setting.key] = setting.value
+            config[setting.key], origins[setting.key] = setting.value, setting.origin
         elif _value(before, setting.key) != setting.value:
             allowed = " and ".join(CHANGEABLE)
             raise ConfigError(
                 f"{setting.origin}: a resumed run keeps its configuration ({setting.key} = "
                 f"{_value(before, setting.key)!r}); only {allowed} may change: start a new run instead"
             )
-    try:
-        return RunConfig.model_validate(config)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        key = ".".join(map(str, problem["loc"]))
-        raise ConfigError(f"{key}: {problem['msg'].removeprefix('Input ')}, got {problem['input']!r}") from None
+    return validated(config, origins)
 
 
 def _require_longer(run: Path, setting: Setting) -> None:

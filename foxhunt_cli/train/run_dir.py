@@ -26,44 +26,11 @@ MANIFEST = "manifest.json"
 RUN_LOG = "run.jsonl"
 NOTES = "log.txt"
 _WORDS = (
-    "amber",
-    "badger",
-    "birch",
-    "brook",
-    "cedar",
-    "clover",
-    "copse",
-    "dawn",
-    "dusk",
-    "fern",
-    "fjord",
-    "flint",
-    "gorse",
-    "heath",
-    "heron",
-    "holly",
-    "juniper",
-    "larch",
-    "linden",
-    "lynx",
-    "maple",
-    "marten",
-    "moor",
-    "moss",
-    "oak",
-    "otter",
-    "pine",
-    "raven",
-    "reed",
-    "ridge",
-    "rowan",
-    "sable",
-    "sorrel",
-    "tarn",
-    "thistle",
-    "vixen",
+    "amber", "badger", "birch", "brook", "cedar", "clover", "copse", "dawn", "dusk", "fern", "fjord", "flint",
+    "gorse", "heath", "heron", "holly", "juniper", "larch", "linden", "lynx", "maple", "marten", "moor", "moss",
+    "oak", "otter", "pine", "raven", "reed", "ridge", "rowan", "sable", "sorrel", "tarn", "thistle", "vixen",
     "willow",
-)
+)  # fmt: skip
 _NEEDED = {"config": dict, "data": dict, "kernel_hash": str}  # keys that readers rely on
 _PACKAGES = ("numpy", "pydantic", "databento-dbn", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc-cu12")
 

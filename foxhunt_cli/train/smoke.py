@@ -55,7 +55,7 @@ _ALWAYS_MOVE = {
     "loss_balance",
     "learning_rate",
 }
-_SOFT_UPDATE, _SOFT_UPDATE_TOLERANCE = "G4 target soft update", 1e-6
+_SOFT_UPDATE_TOLERANCE = 1e-6  # float32 weights of order 1
 _TWIN_ITERATIONS = 3  # behind the first learning of the critic
 
 
@@ -142,15 +142,14 @@ def _bootstrap(run: _Run) -> Gate:
 
 def _soft_update(run: _Run, before: dict[str, np.ndarray]) -> Gate:
     """G4: one update moves the target by tau of its distance to the online weights; several move it closer."""
+    name = "G4 target soft update"
     after, tau = _parameters(run), float(run.slot("TARGET_TAU")[-1])
     old, new, online = before["target_w_c51"], after["target_w_c51"], after["w_c51"]
     if run.config.updates == 1:
         error = float(np.abs(old + tau * (online - old) - new).max())
-        return Gate(
-            run.label, "G4 target soft update", error < _SOFT_UPDATE_TOLERANCE, f"tau {tau:.4g}, error {error:.1e}"
-        )
+        return Gate(run.label, name, error < _SOFT_UPDATE_TOLERANCE, f"tau {tau:.4g}, error {error:.1e}")
     then, now = (float(np.linalg.norm(online - w)) for w in (old, new))
-    return Gate(run.label, "G4 target soft update", 0 < now < then, f"distance {then:.4g} -> {now:.4g}")
+    return Gate(run.label, name, 0 < now < then, f"distance {then:.4g} -> {now:.4g}")
 
 
 def _controllers_emit(run: _Run) -> Gate:

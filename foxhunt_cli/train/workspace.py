@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.report import CleaningReport
 from foxhunt_cli.data.source import load_market_data
@@ -31,6 +30,13 @@ class Workspace:
     parts: Split
     engine: Engine
     evaluator: Evaluator | None
+
+    def require_data_of(self, manifest: dict[str, Any]) -> None:
+        """Raises DataError where the data are not those that the run of ``manifest`` was trained on."""
+        if self.market.digest != manifest["data"]["digest"]:
+            raise DataError(
+                f"{self.market.source}: not the data this run was trained on (digest differs); restore the same file"
+            )
 
     def data_facts(self) -> dict[str, Any]:
         """What the manifest records of the data."""
@@ -66,11 +72,8 @@ def open_workspace(config: RunConfig, terminal: Terminal) -> Workspace:
     for line in data.notes:
         terminal.note(f"data: {line}")
     engine = build_engine(selection.device, config, data)
-    return Workspace(market, parts, engine, _evaluator(config, engine, parts, data.sigmas))
-
-
-def _evaluator(config: RunConfig, engine: Engine, parts: Split, sigmas: np.ndarray) -> Evaluator | None:
-    return None if parts.held_out is None else Evaluator(config, engine, parts.held_out, sigmas)
+    evaluator = None if parts.held_out is None else Evaluator(config, engine, parts.held_out, data.sigmas)
+    return Workspace(market, parts, engine, evaluator)
 
 
 def _report_lines(report: CleaningReport) -> list[str]:

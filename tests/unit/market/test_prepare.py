@@ -48,10 +48,9 @@ def test_columns_hold_the_records_whatever_the_block(device, monkeypatch):
         np.testing.assert_array_equal(device.download(array), device.download(pieces.arrays[name]), err_msg=name)
 
 
-def test_sizes_and_memory_are_as_announced(device):
+def test_sizes_and_instrument_are_those_of_the_data(device):
     prepared = run(device, market(700))
     assert (prepared.n_snapshots, prepared.n_spans) == (700, 1)
-    assert prepared.nbytes == prepare.data_bytes(700) == sum(a.nbytes for a in prepared.arrays.values())
     assert prepared.instrument == presets()["ES"]
 
 
@@ -61,7 +60,7 @@ def test_every_episode_stays_in_its_session(device):
     first, cumulative = (device.download(prepared.arrays[name]) for name in ("span_first", "span_cumulative"))
     end = device.download(prepared.arrays["session_end"])
     legal = np.concatenate([f + np.arange(c) for f, c in zip(first, np.diff(cumulative), strict=True)])
-    assert len(legal) == prepared.legal_starts == cumulative[-1]
+    assert len(legal) == cumulative[-1]
     begin = starts[np.searchsorted(starts, legal, side="right") - 1]
     assert (legal - WARMUP_SNAPSHOTS >= begin).all()
     assert (legal + length + LATENCY < end[legal]).all()
@@ -122,11 +121,11 @@ def test_short_data_and_rounding_are_told(device):
 
 def test_data_that_do_not_fit_are_refused_before_anything_is_allocated(device, monkeypatch):
     data = market(1000)
-    need = prepare.data_bytes(1000)
-    monkeypatch.setattr(device, "memory", lambda: (need // 2 + 1_000_000, 10 * need))
+    need = sum(array.nbytes for array in run(device, data).arrays.values())
+    monkeypatch.setattr(device, "memory", lambda: (need // 2, 10 * need))
     monkeypatch.setattr(device, "zeros", None)
     with pytest.raises(DataError) as error:
-        run(device, data, reserve_bytes=1_000_000)
+        run(device, data)
     message = str(error.value)
     assert "1,000 snapshots need" in message and "--start/--end" in message
     fits = int(message.split("--max-snapshots ")[1].split()[0])
