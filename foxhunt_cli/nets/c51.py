@@ -12,7 +12,7 @@ from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.config.dims import STRUCTURE
 from foxhunt_cli.isv.table import by_name, number
 from foxhunt_cli.nets.params import Parameter
-from foxhunt_cli.nets.target import NONFINITE_Q, CriticBatch, gradient_norm, nonfinite_parts
+from foxhunt_cli.nets.target import NONFINITE_Q, NORM_PARTS, CriticBatch, gradient_norm, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View, Zero
 
 ATOMS = 21
@@ -196,6 +196,13 @@ def loss_and_backward(batch: CriticBatch, update: int, *, path: bool, grad_h: st
         w, out = View("noisy_w_c51", "HIDDEN_DIM", _OUT), View(grad_h, batch.rows, "HIDDEN_DIM")
         steps.append(Matmul("c51 grad h", grad, w, out, trans_b=True, accumulate=True))
     return steps
+
+
+def divergence() -> list[Step]:
+    """|W - W_target| / |W| into Q_DIVERGENCE_EMA."""
+    parts = {"NORM_PARTS": str(NORM_PARTS)}
+    weights = {"w": "w_c51", "target_w": "target_w_c51", "n": f"HIDDEN_DIM*{_OUT}"}
+    return [Stage("rl_difference_parts", weights | parts), Stage("rl_l2_diff_norm", parts)]
 
 
 def _path_loss(batch: CriticBatch, update: int) -> list[Step]:

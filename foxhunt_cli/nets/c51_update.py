@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from foxhunt_cli.buffers.row import Buffer
 from foxhunt_cli.nets import iqn
+from foxhunt_cli.nets.c51 import ATOMS
 from foxhunt_cli.nets.target import CriticBatch, nonfinite_parts
 from foxhunt_cli.pipeline.stage import Stage, Step, Zero
 
-_PAIRS, _OUT = "(P*N_ACTIONS)", "(P*N_ACTIONS*21)"
+_PAIRS, _OUT = "(P*N_ACTIONS)", f"(P*N_ACTIONS*{ATOMS})"
 _NOISE = f"HIDDEN_DIM + {_OUT}"
 # Blocks of the update kernel: groups of eight pairs, and slices of the batch in whole tiles of 32 rows, so many that
 # they fill a GPU of 132 multiprocessors once.

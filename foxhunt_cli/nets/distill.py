@@ -10,8 +10,6 @@ from foxhunt_cli.nets import c51, iqn
 from foxhunt_cli.nets.target import NONFINITE_DISTILL
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step
 
-PARAMETERS = ()
-
 _ROWS, _PAIRS = "T*B", "P*N_ACTIONS"
 _LESSON_BLOCKS = f"({_ROWS} + 128/P - 1)/(128/P)"  # grid of rl_policy_lesson
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from foxhunt_cli.nets.target import NONFINITE_POPART
 from foxhunt_cli.pipeline.stage import Stage, Step
 
-PARAMETERS = ()
-BUFFERS = ()
-
 
 def update() -> list[Step]:
     """Moments towards those of this iteration's returns; w_v, b_v, w_v_ctx rescaled. Once an iteration."""

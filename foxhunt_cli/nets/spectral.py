@@ -9,8 +9,6 @@ from foxhunt_cli.nets import popart
 from foxhunt_cli.nets.c51 import ATOMS
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step
 
-PARAMETERS = ()
-
 # head -> (weights, columns, slot of the norm)
 _HEADS = {
     "q": ("w_c51", f"P*N_ACTIONS*{ATOMS}", "SPECTRAL_Q_NORM"),

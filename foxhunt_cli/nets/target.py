@@ -119,17 +119,6 @@ def split(arrays: Mapping[str, Any], critic_chunks: int) -> dict[str, Any]:
     return views
 
 
-def divergence() -> list[Step]:
-    """|W - W_target| / |W| of the C51 head into Q_DIVERGENCE_EMA."""
-    parts = {"NORM_PARTS": str(NORM_PARTS)}
-    return [
-        Stage(
-            "rl_difference_parts", {"w": "w_c51", "target_w": "target_w_c51", "n": "HIDDEN_DIM*P*N_ACTIONS*21", **parts}
-        ),
-        Stage("rl_l2_diff_norm", parts),
-    ]
-
-
 def gradient_norm(gradient: str, elements: str, slot: str) -> list[Step]:
     """L2 norm of a gradient tensor into the EMA of a slot, e.g. ("grad_w_c51", ..., "Q_GRAD_NORM_EMA")."""
     parts = {"NORM_PARTS": str(NORM_PARTS)}

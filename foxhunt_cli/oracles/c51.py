@@ -10,7 +10,7 @@ from foxhunt_cli.nets import c51
 from foxhunt_cli.nets.params import lay_out
 from foxhunt_cli.nets.policy import PARAMETERS as POLICY
 from foxhunt_cli.nets.target import BUFFERS as SHARED
-from foxhunt_cli.nets.target import CriticBatch, divergence, gradient_norm, target_chunks, target_layout
+from foxhunt_cli.nets.target import CriticBatch, gradient_norm, target_chunks, target_layout
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.head_rig import HeadRig, check_gradient, isv_values
 
@@ -401,7 +401,7 @@ def norms_match_numpy(trial: Trial) -> None:
     rig = rig_of(trial)
     elements = f"HIDDEN_DIM*P*N_ACTIONS*{Z}"
     rig.set("grad_w_c51", np.random.default_rng(1).standard_normal((128, P * A * Z)))
-    rig.run([*divergence(), *gradient_norm("grad_w_c51", elements, "Q_GRAD_NORM_EMA")])
+    rig.run([*c51.divergence(), *gradient_norm("grad_w_c51", elements, "Q_GRAD_NORM_EMA")])
     w, target = rig.get("w_c51"), rig.get("target_w_c51")
     apart = np.linalg.norm(w - target) / np.linalg.norm(w)
     trial.close("divergence", 1.0, rig.slot("Q_DIVERGENCE_EMA") / apart, 1e-5)

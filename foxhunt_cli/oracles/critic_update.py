@@ -6,7 +6,7 @@ import numpy as np
 
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.nets import c51, c51_update
-from foxhunt_cli.nets.target import CriticBatch, divergence, follow, gradient_norm, polyak
+from foxhunt_cli.nets.target import CriticBatch, follow, gradient_norm, polyak
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.critic_rig import ACTIONS, ATOMS, CriticRig
 from foxhunt_cli.pipeline import critic, learn
@@ -168,7 +168,7 @@ def _stepped(trial: Trial, fused: CriticRig, td: np.ndarray) -> CriticRig:
             *learn.optimiser("critic").steps,
             *per.update_priorities(capacity, rows),
             *polyak(),
-            *divergence(),
+            *c51.divergence(),
         ]
     )
     steps.set("c51_noise", after[0])

@@ -131,7 +131,7 @@ def update(shape: Shape, number: int) -> Fused:
         learn.optimiser("critic"),
         per.priorities(shape.capacity, shape.replay_batch),
         *target.polyak(),
-        *(target.divergence() if number + 1 == shape.updates else ()),
+        *(c51.divergence() if number + 1 == shape.updates else ()),
     )
     follow: list[Step] = []
     if not shape.sees_position and (shape.fresh or number + 1 == shape.updates):

@@ -13,6 +13,7 @@ from foxhunt_cli.nets.target import nonfinite_parts
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Stage, Step, Zero, only_when
 
+# Each has PARAMETERS, BUFFERS, WINDOW (K), gaps, forward, backward and the two *window_forward, as encoder_full says.
 ENCODERS: dict[str, ModuleType] = {"mlp": encoder_mlp, "full": encoder_full}
 
 

@@ -21,7 +21,6 @@ from foxhunt_cli.nets import (
     iqn,
     outcome,
     policy,
-    popart,
     spectral,
     supervised,
     target,
@@ -30,7 +29,7 @@ from foxhunt_cli.pipeline import fresh
 
 _FAMILIES = (data.ROWS, env.ROWS, learn.ROWS, replay.ROWS, control.ROWS, diag.ROWS, sums.ROWS, fresh.BUFFERS)
 _HEADS = (frd, direction, outcome, supervised)
-_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, policy, popart, spectral, target)
+_NETWORKS = (encoder_mlp, encoder_full, *_HEADS, c51, c51_update, iqn, distill, policy, spectral, target)
 
 
 @cache
