@@ -10,7 +10,7 @@ import numpy as np
 from foxhunt_cli.nets import cfc
 from foxhunt_cli.nets.encoder_parts import HIDDEN, buffer
 from foxhunt_cli.oracles.base import Trial, oracle
-from foxhunt_cli.oracles.encoder_rig import AMPLITUDE, H, sigmoid
+from foxhunt_cli.oracles.formulas import AMPLITUDE, H, sigmoid
 from foxhunt_cli.oracles.head_rig import HeadRig
 from foxhunt_cli.pipeline.stage import Fusion, chosen
 

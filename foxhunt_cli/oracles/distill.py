@@ -7,6 +7,7 @@ import numpy as np
 from foxhunt_cli.nets import distill
 from foxhunt_cli.nets.target import BUFFERS as SHARED
 from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.formulas import softmax
 from foxhunt_cli.oracles.head_rig import HeadRig, check_gradient, isv_values
 
 _T, _B, _P, _A = 3, 4, 5, 11
@@ -43,18 +44,13 @@ def _next_class(classes: int) -> np.ndarray:
     return to
 
 
-def _softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
 def _policy(rig: HeadRig, classes: int = _P) -> np.ndarray:
     logits = rig.get("pi_all")[:_T] + rig.get("b_pi") + rig.get("context")[:_T] @ rig.get("w_pi_ctx")
-    return _softmax(logits.reshape(_T, _B, classes, _A))
+    return softmax(logits.reshape(_T, _B, classes, _A))
 
 
 def _target(rig: HeadRig, temperature: float, classes: int = _P) -> np.ndarray:
-    return _softmax(rig.get("ensemble_q").reshape(_T, _B, classes, _A) / temperature)
+    return softmax(rig.get("ensemble_q").reshape(_T, _B, classes, _A) / temperature)
 
 
 def _own(rig: HeadRig) -> tuple[np.ndarray, ...]:

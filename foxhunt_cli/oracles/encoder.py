@@ -1,4 +1,4 @@
-"""Oracles of the full encoder: kernels against float64 formulas, causality, time gaps, gradients, start."""
+"""Oracles of the full encoder: selection, cell and the whole against float64 formulas, causality, gradients, start."""
 
 from __future__ import annotations
 
@@ -7,66 +7,17 @@ import numpy as np
 from foxhunt_cli.device.cpu import CpuDevice
 from foxhunt_cli.nets import encoder_full
 from foxhunt_cli.nets.params import initial_values, lay_out
-from foxhunt_cli.oracles import encoder_rig as formulas
+from foxhunt_cli.oracles import formulas
 from foxhunt_cli.oracles.base import Trial, oracle
-from foxhunt_cli.oracles.encoder_rig import HEAD_DIM, HEADS, PROJ, STATE, TAPS, XBC, D, EncoderRig, H
+from foxhunt_cli.oracles.encoder_rig import EncoderRig
+from foxhunt_cli.oracles.formulas import ELEMENT, PROJ, SUM, TAPS, XBC, D, H, random32
 
-# Tolerances, absolute, for values of order 1: float32 against float64.
-ELEMENT = 2e-6  # an element-wise formula: a few roundings, transcendentals to 3 ulp
-SUM = 2e-5  # sums and recurrences over 16 to 500 terms
+# Tolerances beside those of formulas.py.
 ULPS = 4 * 2.0**-23  # relative: three units in the last place, and the rounding of the comparison
 CENTRAL = 1e-5  # relative: central differences in double, step 1e-4
 WHOLE, WHOLE_TF32 = 5e-5, 1e-2  # the whole encoder: products and their errors pass through 20 snapshots
 
 W, B = 9, 3  # enough for the convolution to leave its start and for the states to forget
-
-
-def _f32(rng: np.random.Generator, *size: int) -> np.ndarray:
-    return rng.standard_normal(size).astype(np.float32)
-
-
-def _block(seed: int) -> dict[str, np.ndarray]:
-    """Inputs of the kernels of one Mamba-2 block, and outputs of the right size."""
-    rng = np.random.default_rng(seed)
-    dt = rng.uniform(0.05, 1.5, (W, B, HEADS)).astype(np.float32)
-    return {
-        "proj": _f32(rng, W, B, PROJ),
-        "conv_w": 0.5 * _f32(rng, TAPS, XBC),
-        "conv_b": _f32(rng, XBC),
-        "dt_bias": _f32(rng, HEADS),
-        "a_log": _f32(rng, HEADS),
-        "xbc": _f32(rng, W, B, XBC),
-        "dt": dt,
-        "decay": np.exp(-rng.uniform(0.3, 3.0, HEADS) * dt).astype(np.float32),
-        "s": _f32(rng, W, B, H),
-        "skip": _f32(rng, HEADS),
-        "norm_w": _f32(rng, H),
-        "norm": np.zeros((W, B, H), np.float32),
-        "rstd": np.zeros((W, B), np.float32),
-        "grad": _f32(rng, W, B, H),
-        "grad_y": _f32(rng, W, B, H),
-        "grad_x": _f32(rng, W, B, H),
-        "grad_bc": _f32(rng, W, B, 2, HEADS, STATE),
-        "grad_proj": np.zeros((W, B, PROJ), np.float32),
-        "grad_head": np.zeros((B, 2, HEADS), np.float32),
-        "grad_conv": np.zeros((B, TAPS + 1, XBC), np.float32),
-    }
-
-
-def _doubles(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: values.astype(np.float64) for name, values in arrays.items()}
-
-
-def _adjoint_states(a: dict[str, np.ndarray]) -> np.ndarray:
-    """G = dL/dS of every state, from ds, C and the decays: the recurrence of states() backward in time."""
-    grad = np.zeros((W, B, HEADS, HEAD_DIM, STATE))
-    flow = np.zeros(grad.shape[1:])
-    for w in range(W - 1, -1, -1):
-        ds = a["grad_y"][w].reshape(B, HEADS, HEAD_DIM)
-        flow = flow + ds[..., None] * a["xbc"][w, :, None, None, H + STATE :]
-        grad[w] = flow
-        flow = a["decay"][w, ..., None, None] * flow
-    return grad
 
 
 @oracle("encoder")
@@ -96,7 +47,7 @@ def lanes_functions_hold_their_accuracy(t: Trial) -> None:
 @oracle("encoder")
 def vsn_forward_weighs_inputs(t: Trial) -> None:
     rng = np.random.default_rng(1)
-    x, logits, bias = _f32(rng, W, B, D), 3.0 * _f32(rng, W, B, D), _f32(rng, D)
+    x, logits, bias = random32(rng, W, B, D), 3.0 * random32(rng, W, B, D), random32(rng, D)
     got = t.run("vsn_forward", {"x": x, "bias": bias, "gate": logits, "out": np.zeros_like(x)}, W=W, B=B)
     power = np.exp(logits.astype(np.float64) + bias)
     gate = power / power.sum(-1, keepdims=True)
@@ -114,7 +65,7 @@ def vsn_forward_weighs_inputs(t: Trial) -> None:
 @oracle("encoder")
 def vsn_backward_is_the_softmax_jacobian(t: Trial) -> None:
     rng = np.random.default_rng(2)
-    x, grad = _f32(rng, W, B, D), _f32(rng, W, B, D)
+    x, grad = random32(rng, W, B, D), random32(rng, W, B, D)
     gate = rng.dirichlet(np.ones(D), (W, B)).astype(np.float32)
     got = t.run("vsn_backward", {"x": x, "grad_out": grad, "gate": gate}, W=W, B=B)["gate"]
     g, upstream = gate.astype(np.float64), D * x.astype(np.float64) * grad
@@ -122,114 +73,13 @@ def vsn_backward_is_the_softmax_jacobian(t: Trial) -> None:
     t.close("dlogits", np.einsum("wbij,wbj->wbi", jacobian, upstream), got, SUM)
 
 
-@oracle("encoder")
-def mamba2_conv_forward_is_causal_and_right(t: Trial) -> None:
-    a = _block(3)
-    got = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
-    d = _doubles(a)
-    t.close("SiLU(conv)", formulas.silu(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"])), got, 5 * ELEMENT)
-    a["proj"][3] += 1.0
-    later = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
-    t.equal("snapshots before a change are untouched", got[:3], later[:3])
-    t.true("four snapshots see it", all(np.any(got[w] != later[w]) for w in range(3, 3 + TAPS)))
-    t.equal("the fifth does not", got[3 + TAPS :], later[3 + TAPS :])
-
-
-@oracle("encoder")
-def mamba2_dt_forward_gives_steps_and_decays(t: Trial) -> None:
-    a = _block(4)
-    a["proj"][0, 0, H + XBC :] = (-100, -30, -5, 0, 5, 30, 88, 100)
-    got = t.run("mamba2_dt_forward", a, W=W, B=B)
-    d = _doubles(a)
-    dt = np.logaddexp(0.0, d["proj"][..., H + XBC :] + d["dt_bias"])
-    t.close("dt / max(dt, 1)", dt / np.maximum(dt, 1), got["dt"] / np.maximum(dt, 1), ELEMENT)
-    t.close("decay", np.exp(-np.exp(d["a_log"]) * dt), got["decay"], SUM)
-
-
-@oracle("encoder")
-def mamba2_scan_forward_matches_recurrence(t: Trial) -> None:
-    a = _block(5)
-    d = _doubles(a)
-    own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
-    got = t.run("mamba2_scan_forward", a, W=W, B=B)["s"]
-    t.close("s + own share", formulas.scan(d["xbc"], d["dt"], d["decay"]), got + own, 2 * SUM)
-    a["decay"] = 0 * a["decay"]
-    t.equal("decay 0: nothing of the past", 0.0, t.run("mamba2_scan_forward", a, W=W, B=B)["s"])
-
-
-@oracle("encoder")
-def mamba2_scan_backward_matches_adjoint(t: Trial) -> None:
-    a = _block(6)
-    a["decay"] = np.exp(-np.exp(a["a_log"]) * a["dt"]).astype(np.float32)
-    d = _doubles(a)
-    state, grad = formulas.states(d["xbc"], d["dt"], d["decay"]), _adjoint_states(d)
-    x, ds = (v.reshape(W, B, HEADS, HEAD_DIM) for v in (d["xbc"][..., :H], d["grad_y"]))
-    b_map = d["xbc"][..., H : H + STATE]
-    bc = t.run("mamba2_scan_backward_bc", a, W=W, B=B)["grad_bc"]
-    grad_b = np.einsum("wbhpn,wbhp,wbh->wbhn", grad, x, d["dt"])
-    t.close("dB, a head", grad_b, bc[:, :, 0], 4 * SUM)
-    t.close("dC, a head", np.einsum("wbhpn,wbhp->wbhn", state, ds), bc[:, :, 1], 4 * SUM)
-    dt_x = np.einsum("wbhpn,wbn->wbhp", grad, b_map)
-    own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
-    a["s"] = (formulas.scan(d["xbc"], d["dt"], d["decay"]) - own).astype(np.float32)
-    a["grad_x"] = t.run("mamba2_scan_backward_x", a, W=W, B=B)["grad_x"]
-    own_x = np.sum(b_map * d["xbc"][..., H + STATE :], -1, keepdims=True) * d["grad_y"]
-    t.close("d(dt x), own share added", dt_x.reshape(W, B, H), a["grad_x"] + own_x, 4 * SUM)
-    before = np.concatenate([0 * state[:1], state[:-1]])
-    log_decay = d["decay"] * np.sum(grad * before, (-1, -2))
-    rate = np.exp(d["a_log"])
-    dt_total = np.sum(dt_x * x, -1) - rate * log_decay
-    got = t.run("mamba2_scan_backward_dt", a, W=W, B=B)
-    t.close("d dt_raw", dt_total * -np.expm1(-d["dt"]), got["grad_proj"][..., H + XBC :], 10 * SUM)
-    t.close("d a_log", np.sum(-rate * d["dt"] * log_decay, 0), got["grad_head"][:, 0], 20 * SUM)
-    t.close("d skip", np.sum(ds * x, (0, -1)), got["grad_head"][:, 1], 4 * SUM)
-
-
-@oracle("encoder")
-def mamba2_norm_forward_and_backward(t: Trial) -> None:
-    a = _block(7)
-    d = _doubles(a)
-    forward = t.run("mamba2_norm_forward", a, W=W, B=B)
-    through = formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
-    full, z = d["s"] + through * d["xbc"][..., :H], d["proj"][..., :H]
-    norm = formulas.gated_norm(full, d["proj"], d["norm_w"])
-    t.close("norm", norm, forward["norm"], 10 * ELEMENT)
-    u = full * formulas.silu(z)
-    r = 1.0 / np.sqrt(np.mean(u * u, -1, keepdims=True) + formulas.NORM_EPS)
-    a["rstd"], a["norm"] = r[..., 0].astype(np.float32), norm.astype(np.float32)
-    got = t.run("mamba2_norm_backward", a, W=W, B=B)
-    weighted = d["norm_w"] * d["grad"]
-    du = r * weighted - u * r**3 * np.mean(u * weighted, -1, keepdims=True)
-    t.close("dy", du * formulas.silu(z), got["grad"], SUM)
-    t.close("dz", du * full * formulas.silu_slope(z), got["grad_proj"][..., :H], SUM)
-    t.close("d norm_w, a token", d["grad"] * u * r, got["norm"], SUM)
-
-
-@oracle("encoder")
-def mamba2_conv_backward_is_the_transpose(t: Trial) -> None:
-    a = _block(8)
-    d = _doubles(a)
-    step, through = d["dt"].repeat(HEAD_DIM, -1), formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
-    after = np.concatenate(
-        [step * d["grad_x"] + through * d["grad_y"], *(d["grad_bc"][:, :, k].sum(2) for k in (0, 1))], -1
-    )
-    grad = after * formulas.silu_slope(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"]))
-    inputs = np.concatenate([np.zeros((TAPS - 1, B, XBC)), d["proj"][..., H : H + XBC]])
-    padded = np.concatenate([grad, np.zeros((TAPS - 1, B, XBC))])
-    got = t.run("mamba2_conv_backward", a, W=W, B=B)
-    want = sum(d["conv_w"][k] * padded[TAPS - 1 - k : TAPS - 1 - k + W] for k in range(TAPS))
-    t.close("d proj", want, got["grad_proj"][..., H : H + XBC], 2 * SUM)
-    taps = np.stack([(grad * inputs[k : k + W]).sum(0) for k in range(TAPS)] + [grad.sum(0)], 1)
-    t.close("d taps and bias, a row", taps, got["grad_conv"], 4 * SUM)
-
-
 def _cell(rng: np.random.Generator) -> dict[str, np.ndarray]:
     T = 4
     return {
-        "bias": _f32(rng, 4 * H),
+        "bias": random32(rng, 4 * H),
         "gap": rng.uniform(0.0, 2.0, (W, B)).astype(np.float32),
-        "gates": _f32(rng, W, B, 4 * H),
-        "states": _f32(rng, W + 1, B, H),
+        "gates": random32(rng, W, B, 4 * H),
+        "states": random32(rng, W + 1, B, H),
         "h": np.zeros((T + 1, B, H), np.float32),
     }
 
@@ -237,7 +87,7 @@ def _cell(rng: np.random.Generator) -> dict[str, np.ndarray]:
 @oracle("encoder")
 def cfc_cell_forward_and_backward(t: Trial) -> None:
     rng, w, T = np.random.default_rng(9), 6, 4
-    pre, recurrent, bias = 3 * _f32(rng, W, B, H), _f32(rng, B, H), _f32(rng, H)
+    pre, recurrent, bias = 3 * random32(rng, W, B, H), random32(rng, B, H), random32(rng, H)
     inputs = {"pre": pre, "recurrent": recurrent, "bias": bias, "u": 0 * pre}
     u = t.run("cfc_backbone_forward", inputs, B=B, w=w, slot=w)["u"]
     v = pre[w].astype(np.float64) + recurrent + bias
@@ -252,14 +102,14 @@ def cfc_cell_forward_and_backward(t: Trial) -> None:
     t.close("h", h, got["states"][w + 1], 2 * ELEMENT)
     t.equal("the last T + 1 are encodings", got["states"][w + 1], got["h"][w - (W - 1 - T)])
     t.equal("other states are untouched", a["states"][: w + 1], got["states"][: w + 1])
-    grad_h, carry = _f32(rng, T + 1, B, H), _f32(rng, B, H)
+    grad_h, carry = random32(rng, T + 1, B, H), random32(rng, B, H)
     back = {"grad_h": grad_h, "carry": carry, "gap": a["gap"], "gates": got["gates"]}
     dg = t.run("cfc_gates_backward", back, W=W, T=T, B=B, w=w)["gates"][w]
     d = carry.astype(np.float64) + grad_h[w - (W - 1 - T)]
     d_offset = d * (f - g) * blend * (1 - blend)
     want = [d * blend * (1 - f * f), d * (1 - blend) * (1 - g * g), -gap * d_offset, d_offset]
     t.close("gradient of the gate product", np.concatenate(want, -1), dg, SUM)
-    grad_u = _f32(rng, W, B, H)
+    grad_u = random32(rng, W, B, H)
     got_v = t.run("cfc_backbone_backward", {"u": u, "grad": grad_u}, B=B, w=w)["grad"]
     slope = formulas.AMPLITUDE * 2 / 3 * (1 - np.tanh(2 / 3 * v) ** 2)
     t.close("gradient before tanh", grad_u[w] * slope, got_v[w], SUM)

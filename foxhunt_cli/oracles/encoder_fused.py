@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from foxhunt_cli.oracles.base import Trial, oracle
-from foxhunt_cli.oracles.encoder_rig import HEADS, PROJ, STATE, TAPS, XBC, D, EncoderRig, H
+from foxhunt_cli.oracles.encoder_rig import EncoderRig
+from foxhunt_cli.oracles.formulas import HEADS, PROJ, STATE, TAPS, XBC, D, H
 
 # (W, B): one snapshot, less than a chunk of 8, one chunk, a partial last chunk, the windows of the presets.
 SIZES = ((1, 1), (3, 2), (8, 1), (9, 3), (32, 2), (33, 3), (47, 5), (48, 1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from foxhunt_cli.oracles.base import Trial, oracle
 from foxhunt_cli.oracles.encoder_fused import block_inputs, steps_backward, steps_forward
-from foxhunt_cli.oracles.encoder_rig import HEADS, PROJ, STATE, TAPS, XBC, D, H
+from foxhunt_cli.oracles.formulas import HEADS, PROJ, STATE, TAPS, XBC, D, H
 
 # Relative L2 of a buffer: TF32 keeps 10 bits of an operand, up to 5e-4 a product, averaged over a sum and carried along
 # by a few products in a row.

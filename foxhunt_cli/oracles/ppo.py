@@ -13,6 +13,7 @@ from foxhunt_cli.device.rng import seed_states
 from foxhunt_cli.isv.seeds import seed_values
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.oracles.base import Trial, oracle
+from foxhunt_cli.oracles.formulas import softmax
 
 # Softmax of 11 logits of order 1: a few roundings of expf (2 ulp) and of the sum, 2^-24 each.
 PROBABILITY_TOLERANCE = 2e-6
@@ -20,11 +21,6 @@ PROBABILITY_TOLERANCE = 2e-6
 GRADIENT_TOLERANCE = 2e-5
 # GAE over 16 steps of order 1: 16 roundings accumulate.
 ADVANTAGE_TOLERANCE = 2e-5
-
-
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
 
 
 def heads(seed: int, rows: int, classes: int) -> dict[str, np.ndarray]:
