@@ -52,7 +52,7 @@ class Mirror:
 
     def launch_both(self, launch: Launch) -> None:
         """Copy the inputs, launch here and there, compare what was written."""
-        score = self.agreements.setdefault(launch.contract.name, Agreement(launch.contract.name))
+        score = self.agreements.get(launch.contract.name, Agreement(launch.contract.name))
         if score.launches >= COMPARED_LAUNCHES:
             self._device.plan([launch], use_graph=False).run_eager()
             return
@@ -65,6 +65,7 @@ class Mirror:
         self._other.plan([replace(launch, args=copies)], use_graph=False).run_eager()
         self._other.synchronize()
         score.launches += 1
+        self.agreements[score.kernel] = score  # not before: the other device may lack the kernel's instructions
         for param, here, there in zip(launch.contract.params, launch.args, copies, strict=True):
             if param.pointer and not param.const:
                 _compare(score, self._device.download(here), self._other.download(there))
@@ -97,12 +98,13 @@ def _compare(score: Agreement, here: np.ndarray, there: np.ndarray) -> None:
     if not np.issubdtype(here.dtype, np.floating):
         score.integers_differ += int(np.count_nonzero(here != there))
         return
-    with np.errstate(invalid="ignore"):  # NaN on both sides is agreement
+    with np.errstate(invalid="ignore"):  # NaN on both sides is agreement, and so is one infinity
         a, b = here.astype(np.float64), there.astype(np.float64)
+        apart = np.abs(a - b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     score.bits_differ += int(np.count_nonzero(~same))
     if not same.all():
-        distance = np.where(same, 0.0, np.abs(a - b))
+        distance = np.where(same, 0.0, apart)
         finite = a[np.isfinite(a)]
         scale = float(np.abs(finite).max()) if finite.size else 1.0
         score.max_abs = max(score.max_abs, float(distance.max()))
