@@ -6,6 +6,7 @@ runs. Options go to the models of the package by their names (``_options``).
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -35,7 +36,9 @@ data_app = typer.Typer(
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE...", help="Databento .dbn or .dbn.zst (mbp-10), LOBSTER, .csv, .parquet, .fhx."),
+    typer.Argument(
+        metavar="FILE", readable=False, help="Databento .dbn or .dbn.zst (mbp-10), LOBSTER, .csv, .parquet, .fhx."
+    ),
 ]
 Output = Annotated[Path, typer.Option("-o", "--output", help="File to write.")]
 FormatOption = Annotated[str | None, typer.Option("--format", help="dbn, parquet or fhx [by the output's name].")]
@@ -251,8 +254,11 @@ def _model(model: type[Model], given: dict[str, object]) -> Model:
 
 
 def _format(output: Path, given: str | None) -> str:
+    from foxhunt_cli.data.errors import is_utf8
     from foxhunt_cli.data.write import FORMATS
 
+    if not is_utf8(output):
+        raise typer.BadParameter(f"--output: expected a name in UTF-8, got {os.fsencode(output)!r}")
     kind = given or output.name.removesuffix(".zst").rpartition(".")[2]
     if kind not in FORMATS:
         raise typer.BadParameter(

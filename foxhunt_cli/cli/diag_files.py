@@ -51,7 +51,7 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help=".csv, .parquet, or a folder.")],
     fields: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD]...", help="Fields, or groups such as loss. ; all if none is named."),
+        typer.Argument(metavar="FIELD", help="Fields, or groups such as loss. ; all if none is named."),
     ] = None,
 ) -> None:
     """Write a run's log as CSV, Parquet or TensorBoard events.

@@ -81,7 +81,7 @@ def check(source: Run, json: JSON = False) -> None:
 
 
 def compare(
-    sources: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Two or more run directories.")],
+    sources: Annotated[list[Path], typer.Argument(metavar="RUN", help="Two or more run directories.")],
     json: JSON = False,
 ) -> None:
     """Put runs side by side.

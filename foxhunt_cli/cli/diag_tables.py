@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foxhunt_cli.pipeline.plan import Part, PlanLine
 
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[WORD]...", help="Only rows that contain one of these.")]
+Words = Annotated[list[str] | None, typer.Argument(metavar="WORD", help="Only rows that contain one of these.")]
 
 
 def slots(
@@ -61,7 +61,7 @@ def slots(
 
 
 def pipeline(
-    phase: Annotated[str, typer.Argument(metavar="[PHASE]", help="training, playing or following.")] = "training",
+    phase: Annotated[str, typer.Argument(metavar="PHASE", help="training, playing or following.")] = "training",
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
     ] = None,

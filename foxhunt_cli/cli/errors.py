@@ -29,6 +29,7 @@ STATUS = {
     "foxhunt_cli.config.load.ConfigError": USAGE,
     "foxhunt_cli.isv.seeds.SeedError": USAGE,
     "foxhunt_cli.diag.extras.MissingExtra": USAGE,
+    "foxhunt_cli.device.base.UnknownDevice": USAGE,
     "foxhunt_cli.device.base.DeviceError": NO_DEVICE,
     "foxhunt_cli.train.loop.NumericFault": NUMERIC_FAULT,
     "foxhunt_cli.data.errors.DataFileError": FILES,
@@ -73,9 +74,9 @@ def report(error: BaseException, debug: bool = False) -> int:
 def _words(error: BaseException) -> str:
     """The message of an expected failure; the few built-in classes get the words they lack."""
     if isinstance(error, MemoryError):
-        return (
-            f"out of memory: {str(error) or 'the host has no more'}; lower --batch or --rollout, or use --max-snapshots"
-        )
+        # numpy adds shape and data type, which are ours and no one's business
+        what = str(error).partition(" for an array")[0] or "the host has no more"
+        return f"out of memory: {what}; lower --batch or --rollout, or use fewer snapshots (--max-snapshots)"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

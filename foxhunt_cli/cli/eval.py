@@ -32,6 +32,10 @@ def evaluate(
     best: Annotated[
         bool, typer.Option("--best", help="The best checkpoint kept by train --best, not the newest.")
     ] = False,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", metavar="FILE", help="Where the run's data are now [where it read them]."),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
 ) -> None:
@@ -48,14 +52,22 @@ def evaluate(
     """
     from foxhunt_cli.cli.console import Terminal
     from foxhunt_cli.config.load import Setting, load_config
+    from foxhunt_cli.diag.extras import require
+    from foxhunt_cli.market.evaluate import POLICIES
     from foxhunt_cli.train.evaluate import evaluate_run
 
     if blotter is not None and blotter.suffix.lower() not in (".csv", ".parquet"):
         raise typer.BadParameter(f"--blotter: expected a name that ends in .csv or .parquet, got '{blotter}'")
-    load_config(options=[Setting("device", device, "--device")])  # refuses a device that nobody knows
-    terminal = Terminal()
-    evaluation = evaluate_run(run, terminal, device=device, best=best)
     chosen = ALIASES.get(policy, policy)
+    if chosen not in POLICIES:
+        raise typer.BadParameter(f"--policy: expected pi, q or one of {', '.join(POLICIES)}, got '{policy}'")
+    load_config(options=[Setting("device", device, "--device")])  # refuses a device that nobody knows
+    if blotter is not None and blotter.suffix.lower() == ".parquet":
+        require("pyarrow", "parquet", "a Parquet file")
+    if plots is not None:
+        require("matplotlib", "plots", "a plot")
+    terminal = Terminal()
+    evaluation = evaluate_run(run, terminal, device=device, best=best, paths=data or ())
     if chosen not in evaluation.plays:
         raise typer.BadParameter(f"--policy: expected pi, q or one of {', '.join(evaluation.plays)}, got '{policy}'")
     if json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ RUN_HEAD = """\
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where to write them.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to write them.")] = Path("."),
 ) -> None:
     """Write run.toml and isv.toml, every key explained.
 
@@ -39,7 +40,8 @@ def init(
     terminal = Terminal()
     for path in files:
         terminal.show(str(path))
-    terminal.note(f"edit them, then: foxhunt train --config {folder / 'run.toml'} --seeds {folder / 'isv.toml'}")
+    run, seeds = (shlex.quote(str(path)) for path in files)
+    terminal.note(f"edit them, then: foxhunt train --config {run} --seeds {seeds}")
 
 
 def _run_toml() -> str:

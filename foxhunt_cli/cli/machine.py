@@ -13,6 +13,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,10 +175,11 @@ def _memory() -> Iterator[Finding]:
 
 def _cache() -> Iterator[Finding]:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foxhunt"
-    nearest = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(nearest).free / 2**30
-    if os.access(nearest, os.W_OK):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            free = shutil.disk_usage(folder).free / 2**30
         yield Finding("cache", "ok", f"{folder}, {free:,.1f} GiB free")
-    else:
+    except OSError as error:
         fix = "set XDG_CACHE_HOME to a folder you may write to"
-        yield Finding("cache", "missing", f"{folder} cannot be written", fix)
+        yield Finding("cache", "missing", f"{folder} cannot be written: {error.strerror}", fix)

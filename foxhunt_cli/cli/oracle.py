@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 
 def oracle(
-    suites: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites; all if none is named.")
-    ] = None,
+    suites: Annotated[list[str] | None, typer.Argument(metavar="SUITE", help="Suites; all if none is named.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List suites and their cases, run nothing.")] = False,
     case: Annotated[str, typer.Option("--case", help="Only cases whose name contains this text.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")] = "auto",

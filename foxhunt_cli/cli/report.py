@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
     """Training figures, then the held-out comparison, then where the run is and how to read it."""
     from rich.table import Table
 
-    figures = summary.figures
+    figures, run = summary.figures, shlex.quote(str(summary.run))
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_row("steps", f"{figures['steps']:,} of {figures['rows']} rows, T = {config.rollout}")
     table.add_row("speed", f"{figures['env_steps_per_s']:,.0f} env steps/s, {figures['seconds']:.1f} s of training")
@@ -40,18 +41,18 @@ def show_summary(summary: RunSummary, config: RunConfig, terminal: Terminal) -> 
     table.add_row("training trades", trades)
     if "best_step" in figures:
         earned = f"{figures['best_net_usd_per_1000_steps']:+,.2f} USD held out"
-        table.add_row("best checkpoint", f"step {figures['best_step']:,}, {earned}: foxhunt eval {summary.run} --best")
+        table.add_row("best checkpoint", f"step {figures['best_step']:,}, {earned}: foxhunt eval {run} --best")
     terminal.show(table)
     if summary.evaluation is not None:
         terminal.show("\nheld-out data, greedy policy, beside simple rules")
         terminal.show(_brief(summary.evaluation))
-        terminal.show(f"{summary.evaluation.notes[0]}; all figures and their conventions: foxhunt eval {summary.run}")
+        terminal.show(f"{summary.evaluation.notes[0]}; all figures and their conventions: foxhunt eval {run}")
     if summary.exit_status:
         terminal.show(
             f"\nstopped early at step {figures['steps']:,}; state saved in {summary.run / figures['checkpoint']}"
         )
-        terminal.show(f"go on with: foxhunt train --resume {summary.run}")
-    terminal.show(f"\nrun: {summary.run}\nread it with: foxhunt diag summarize {summary.run / 'run.jsonl'}")
+        terminal.show(f"go on with: foxhunt train --resume {run}")
+    terminal.show(f"\nrun: {summary.run}\nread it with: foxhunt diag summarize {run}")
 
 
 def _brief(evaluation: Evaluation) -> Table:

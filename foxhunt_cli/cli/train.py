@@ -65,7 +65,9 @@ def train(
     steps: Annotated[int | None, typer.Option("--steps", help="Environment steps of each row [10000].")] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option("--data", metavar="FILE", help="Market data; repeat for several files [synthetic market]."),
+        typer.Option(
+            "--data", metavar="FILE", readable=False, help="Market data; repeat for several files [synthetic market]."
+        ),
     ] = None,
     batch: Annotated[int | None, typer.Option("-b", "--batch", help="Parallel backtests [16].")] = None,
     rollout: Annotated[int | None, typer.Option("--rollout", help="Steps of an iteration [16].")] = None,
@@ -130,8 +132,12 @@ def train(
     allow_dirty: Annotated[
         bool | None, typer.Option("--allow-dirty", help="Train although over 5 % of the records were dropped.")
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="TOML file of configuration keys.")] = None,
-    seeds: Annotated[Path | None, typer.Option("--seeds", help="TOML file with a table [isv] of seeds.")] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", readable=False, help="TOML file of configuration keys.")
+    ] = None,
+    seeds: Annotated[
+        Path | None, typer.Option("--seeds", readable=False, help="TOML file with a table [isv] of seeds.")
+    ] = None,
     sets: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set any configuration key. Repeatable.")
     ] = None,

@@ -19,9 +19,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 NANO = 1_000_000_000
 """Fixed-point prices count 1e-9 of the currency unit, as Databento's do."""
 
+USD_MAX = 1e9
+"""Bound of a tick's value and of a fee, USD a lot: products with it stay far inside float32."""
+TICK_SIZE_MAX = 1_000_000
+
 
 def parse_tick_size(value: Any) -> Fraction:
-    """`0.25`, `"0.25"`, `"1/64"` or a Fraction, exactly; must be a positive multiple of 1e-9."""
+    """`0.25`, `"0.25"`, `"1/64"` or a Fraction, exactly; a positive multiple of 1e-9, at most TICK_SIZE_MAX."""
     if isinstance(value, bool):
         raise ValueError(f"tick size must be a number such as 0.25 or '1/64', got {value!r}")
     try:
@@ -31,6 +35,8 @@ def parse_tick_size(value: Any) -> Fraction:
         raise ValueError(f"tick size must be a number such as 0.25 or '1/64', got {value!r}") from error
     if size <= 0 or (size * NANO).denominator != 1:
         raise ValueError(f"tick size must be a positive multiple of 0.000000001, got {value!r}")
+    if size > TICK_SIZE_MAX:
+        raise ValueError(f"tick size must be at most {TICK_SIZE_MAX:,}, got {value!r}")
     return size
 
 
@@ -48,9 +54,11 @@ class Instrument(BaseModel):
 
     symbol: str = Field(min_length=1, description="Name of the instrument or of its root (ES).")
     tick_size: TickSize = Field(description="Smallest price step, exact: 0.25, '1/64'.")
-    tick_value_usd: float = Field(gt=0, description="USD gained by one lot when the price moves one tick.")
-    fee_usd: float = Field(ge=0, description="Fee per lot per side, USD.")
-    size_per_lot: float = Field(1.0, gt=0, description="Units of the source's sizes in one lot (equity: 100 shares).")
+    tick_value_usd: float = Field(gt=0, le=USD_MAX, description="USD gained by one lot when the price moves one tick.")
+    fee_usd: float = Field(ge=0, le=USD_MAX, description="Fee per lot per side, USD.")
+    size_per_lot: float = Field(
+        1.0, gt=0, le=1e9, description="Units of the source's sizes in one lot (equity: 100 shares)."
+    )
     lot_limit: int = Field(LOT_LIMIT, ge=1, le=8, description="Largest absolute position, lots.")
     session_open: time = Field(time(0), description="Start of the trading day, local time.")
     session_close: time = Field(

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from foxhunt_cli.config.run import RunConfig
 
+FILE_MAX = 1 << 20  # bytes; every key explained takes 20,000
 DEPTH_MAX = 8  # of tables within tables; the configuration needs three
 
 
@@ -74,11 +75,17 @@ def parse_set(text: str) -> Setting:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        with path.open("rb") as file:
+            raw = file.read(FILE_MAX + 1)
+        if len(raw) > FILE_MAX:
+            raise ConfigError(f"{path}: expected a TOML file of at most {FILE_MAX:,} bytes, got more")
+        return tomllib.loads(raw.decode())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give the path of a TOML file") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; give the path of a TOML file") from None
+    except ConfigError:
+        raise
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: expected a TOML text file in UTF-8, got other bytes") from None
     except ValueError as error:  # wrong TOML, or a number of thousands of digits

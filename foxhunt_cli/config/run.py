@@ -7,6 +7,7 @@ through ``isv`` and validated by ``foxhunt_cli.isv.seeds``.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from foxhunt_cli.data.errors import is_utf8
 from foxhunt_cli.data.options import DataOptions
 from foxhunt_cli.data.synthetic import SyntheticOptions
 
@@ -24,6 +26,8 @@ BATCH_MAX = 65_536
 ROLLOUT_MAX = 1_024
 # Rows x steps of one iteration; above it a single activation buffer passes half a gigabyte.
 MOMENTS_MAX = 1_048_576
+# Steps, and what is counted in steps or lines: more than any run has, and their sums fit into 64 bits.
+COUNT_MAX = 10**12
 LOT_LIMIT_MAX = 8
 LATENCY_MAX = 16
 
@@ -46,7 +50,7 @@ class RunConfig(BaseModel):
     preset: Literal["foxhunt", "seed"] = "foxhunt"
     """Whose recipe the values not given follow: foxhunt, or seed, the recipe of the seeds whole."""
 
-    steps: int = Field(10_000, ge=1)
+    steps: int = Field(10_000, ge=1, le=COUNT_MAX)
     """Environment steps of each row; rounded up to whole iterations of `rollout` steps."""
 
     seed: int = Field(0, ge=0, le=2**63 - 1)
@@ -142,7 +146,7 @@ class RunConfig(BaseModel):
     latency_steps: int = Field(1, ge=0, le=LATENCY_MAX)
     """Snapshots between a decision and its fill."""
 
-    episode_len: int | None = Field(None, ge=2)
+    episode_len: int | None = Field(None, ge=2, le=COUNT_MAX)
     """Steps of an episode; by default what the sessions of the data allow, at most 4096."""
 
     holdout: float = Field(0.2, ge=0.0, le=0.9)
@@ -157,22 +161,22 @@ class RunConfig(BaseModel):
     mask_overridden: bool = True
     """Rows whose action a gate or stop replaced give the policy loss no gradient."""
 
-    log_every: int = Field(1, ge=1)
+    log_every: int = Field(1, ge=1, le=COUNT_MAX)
     """Iterations between two lines of run.jsonl."""
 
     drain_every: int = Field(64, ge=1, le=4_096)
     """Iterations between two reads of the diagnostic ring from the device."""
 
-    checkpoint_every: int = Field(1_000, ge=0)
+    checkpoint_every: int = Field(1_000, ge=0, le=COUNT_MAX)
     """Steps between two checkpoints; 0 = only at the end."""
 
-    keep: int = Field(3, ge=1)
+    keep: int = Field(3, ge=1, le=COUNT_MAX)
     """Checkpoints kept; older ones are removed."""
 
     best: bool = False
     """Also keep the checkpoint whose policy earned most on the held-out range, beside the newest `keep`."""
 
-    eval_every: int = Field(2_000, ge=0)
+    eval_every: int = Field(2_000, ge=0, le=COUNT_MAX)
     """Steps between two evaluations on the held-out range; 0 = never."""
 
     paths: tuple[Path, ...] | None = Field(None, min_length=1)
@@ -210,6 +214,13 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"expected 1 to 100 letters, digits, '.', '_' or '-', not starting with a sign, got '{value}'"
             )
+        return value
+
+    @field_validator("runs_dir")
+    @classmethod
+    def _writable_as_text(cls, value: Path) -> Path:
+        if not is_utf8(value):
+            raise ValueError(f"expected a name in UTF-8, since the manifest has to hold it, got {os.fsencode(value)!r}")
         return value
 
     @field_validator("paths", mode="before")

@@ -36,6 +36,8 @@ class Cleaner:
         self.kept = 0
         self.reference: int | None = None
         self.findings: dict[str, Finding] = {}
+        self._off_grid: str | None = None  # what is wrong with the first price off the grid, where no row was kept
+        self._seen = (2**63 - 1, -1)  # first and last time of any row, in the span asked for or not
         self._records = np.zeros(0, SNAPSHOT)  # grown in place, so that the data are never in memory twice
         self._breaks: list[np.ndarray] = [np.zeros(1, np.int64)]
         self._break_count = 1
@@ -80,7 +82,10 @@ class Cleaner:
                 )
                 keep &= ~bad
         kept = np.flatnonzero(keep)
-        self._refuse_off_grid(block, off_grid, kept)
+        if len(kept):
+            self._refuse_off_grid(block, off_grid, kept)
+        elif self._off_grid is None and off_grid.any():
+            self._off_grid = self._off_grid_text(block, off_grid, np.flatnonzero(block.has_book))
         self._fill_absent(ticks, size, present)
         self._store(block, ticks, size, kept)
 
@@ -88,6 +93,9 @@ class Cleaner:
         """The rows inside --start/--end."""
         if self.options.start is None and self.options.end is None:
             return block
+        known = block.ts[block.ts >= 0]
+        if len(known):
+            self._seen = (min(self._seen[0], int(known.min())), max(self._seen[1], int(known.max())))
         return block[(block.ts >= self.options.start_ns) & (block.ts < self.options.end_ns)]
 
     def _to_ticks(self, block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -155,14 +163,20 @@ class Cleaner:
         return (int(ticks[first, 0, 0]) + int(ticks[first, 0, 1])) // 2
 
     def _refuse_off_grid(self, block: Block, off_grid: np.ndarray, kept: np.ndarray) -> None:
-        wrong = off_grid[kept]
+        text = self._off_grid_text(block, off_grid, kept)
+        if text is not None:
+            raise DataError(text)
+
+    def _off_grid_text(self, block: Block, off_grid: np.ndarray, rows: np.ndarray) -> str | None:
+        """What is wrong with the first price of `rows` that is off the grid; None where all are on it."""
+        wrong = off_grid[rows]
         if not wrong.any():
-            return
+            return None
         at, level, side = (int(i[0]) for i in np.nonzero(wrong))
-        row = int(kept[at])
-        price = block.price[kept]
+        row = int(rows[at])
+        price = block.price[rows]
         common = Fraction(int(np.gcd.reduce(price[price != UNDEFINED_PRICE])), NANO)
-        raise DataError(
+        return (
             f"{self.name} record {int(block.row[row]):,}: {_SIDES[side]}_px_{level:02d} "
             f"{price_text(int(block.price[row, level, side]))} is not on {self.instrument.symbol}'s "
             f"{format_size(self.instrument.tick_size)} tick grid; "
@@ -235,11 +249,9 @@ class Cleaner:
         findings = sorted(self.findings.values(), key=lambda f: (not f.dropped, -f.count))
         report = CleaningReport(rows=self.rows, book_rows=self.book_rows, kept=self.kept, findings=findings)
         if not self.kept:
-            why = (
-                f"what was read:\n{report.table()}"
-                if findings
-                else "it holds no record of the instrument in the time span asked for"
-            )
+            if self._off_grid is not None:  # a wrong tick makes books that are not in order
+                raise DataError(self._off_grid)
+            why = f"what was read:\n{report.table()}" if findings else self._nothing_read()
             raise DataError(f"{self.name}: no usable snapshot in {self.rows:,} records; {why}")
         if report.dropped_fraction > MAX_DROPPED_FRACTION and not self.options.allow_dirty:
             raise DataError(
@@ -250,6 +262,13 @@ class Cleaner:
         records, self._records = self._records, np.zeros(0, SNAPSHOT)
         records.resize(self.kept, refcheck=False)
         return records, np.concatenate(self._breaks), report
+
+    def _nothing_read(self) -> str:
+        """Why no record was read."""
+        if self._seen[1] < 0:
+            return "it holds no record of the instrument"
+        first, last = map(iso_time, self._seen)
+        return f"it has {first} to {last}, none of it between --start and --end"
 
 
 def _out_of_order(ticks: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import databento_dbn as dbn
@@ -74,7 +75,12 @@ class DatabentoSource:
     def _selection(self) -> np.ndarray | None:
         """Instrument ids to read, ascending; None = whatever the file holds, if that is one instrument."""
         if self.options.instrument_id is not None:
-            return np.array([self.options.instrument_id], np.uint32)
+            wanted = self.options.instrument_id
+            if self.header.symbols and self.header.symbol_of(wanted) is None:
+                ids = (f"{id_} ({symbol})" for symbol, found in self.header.symbols.items() for id_ in sorted(found))
+                have = ", ".join(islice(ids, 20))
+                raise DataError(f"{self.name}: instrument id {wanted} is not in the file; it names {have}")
+            return np.array([wanted], np.uint32)
         if self.options.symbol is not None:
             ids = self.header.symbols.get(self.options.symbol)
             if not ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -19,9 +20,24 @@ class DataFileError(DataError):
 def file_error(path: Path | str, verb: str, error: OSError) -> DataFileError:
     """The operating system's refusal, in one line that names the file and the remedy."""
     if isinstance(error, FileNotFoundError):
-        return DataFileError(f"{path}: no such file; check the path given to --data")
+        return DataFileError(f"{path}: no such file; check its path")
     if isinstance(error, PermissionError):
         return DataFileError(f"{path}: permission denied; you need the right to {verb} it")
     if isinstance(error, IsADirectoryError):
-        return DataFileError(f"{path}: is a folder; name the file itself (several files: repeat --data)")
+        return DataFileError(f"{path}: is a folder; name the files in it")
     return DataFileError(f"{path}: cannot {verb}: {error.strerror or error}")
+
+
+def is_utf8(path: Path | str) -> bool:
+    """Whether a file's name is text: manifests, headers and JSON have to hold it."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require_utf8(path: Path) -> None:
+    """Raises DataFileError where the name of ``path`` is no text."""
+    if not is_utf8(path):
+        raise DataFileError(f"{os.fsencode(path)!r}: the name is not UTF-8; rename the file or link to it")

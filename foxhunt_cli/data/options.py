@@ -6,8 +6,11 @@ from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from foxhunt_cli.config.instruments import Instrument, TickSize, format_size, presets
+from foxhunt_cli.config.instruments import USD_MAX, Instrument, TickSize, format_size, presets
 from foxhunt_cli.data.errors import DataError
+
+SNAPSHOTS_MAX = 10**10
+"""More than a machine holds (2 TB), and far from what 64 bits count."""
 
 
 class DataOptions(BaseModel):
@@ -19,16 +22,24 @@ class DataOptions(BaseModel):
         None, description="Preset (ES, NQ, ...) or a full instrument; None = inferred."
     )
     tick_size: TickSize | None = Field(None, description="Replaces the instrument's tick size: 0.25, '1/64'.")
-    tick_value: float | None = Field(None, gt=0, description="Replaces USD per tick per lot.")
-    fee: float | None = Field(None, ge=0, description="Replaces the fee per lot per side, USD.")
+    tick_value: float | None = Field(None, gt=0, le=USD_MAX, description="Replaces USD per tick per lot.")
+    fee: float | None = Field(None, ge=0, le=USD_MAX, description="Replaces the fee per lot per side, USD.")
     lot_limit: int | None = Field(None, ge=1, le=8, description="Replaces the largest absolute position, lots.")
     symbol: str | None = Field(None, description="Raw symbol to read from a file that holds several.")
-    instrument_id: int | None = Field(None, ge=0, description="Instrument id to read from a file that holds several.")
-    session_gap_s: float = Field(1800.0, gt=0, description="A pause longer than this many seconds is a session break.")
-    max_snapshots: int | None = Field(None, ge=1, description="Keep at most the first so many snapshots.")
+    instrument_id: int | None = Field(
+        None, ge=0, le=2**32 - 1, description="Instrument id to read from a file that holds several."
+    )
+    session_gap_s: float = Field(
+        1800.0, gt=0, le=1e9, description="A pause longer than this many seconds is a session break."
+    )
+    max_snapshots: int | None = Field(
+        None, ge=1, le=SNAPSHOTS_MAX, description="Keep at most the first so many snapshots."
+    )
     start: str | None = Field(None, description="First time to keep, ISO 8601, UTC unless an offset is given.")
     end: str | None = Field(None, description="First time not to keep, ISO 8601.")
-    stride: int = Field(1, ge=1, description="Keep every so manieth snapshot; trades in between are summed.")
+    stride: int = Field(
+        1, ge=1, le=SNAPSHOTS_MAX, description="Keep every so manieth snapshot; trades in between are summed."
+    )
     allow_dirty: bool = Field(False, description="Accept a source of which more than 5 % had to be dropped.")
     cache: bool = Field(True, description="Keep and use a converted copy in the cache folder.")
 

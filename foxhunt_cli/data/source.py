@@ -14,7 +14,7 @@ from foxhunt_cli.config.instruments import Instrument, presets
 from foxhunt_cli.data.block import OutOfOrder, Source
 from foxhunt_cli.data.cache import cache_path, load_cached, store
 from foxhunt_cli.data.clean import Cleaner
-from foxhunt_cli.data.errors import DataError, file_error
+from foxhunt_cli.data.errors import DataError, DataFileError, file_error, require_utf8
 from foxhunt_cli.data.fhx import MAGIC, read_fhx
 from foxhunt_cli.data.market_data import MarketData, content_digest
 from foxhunt_cli.data.options import DataOptions, resolve_instrument
@@ -35,6 +35,8 @@ def load_market_data(
     paths = () if path is None else (Path(path),) if isinstance(path, str | Path) else tuple(Path(p) for p in path)
     if not paths:
         return _synthetic(options, synthetic)
+    for each in paths:
+        require_utf8(each)
     if _magic(paths[0]) == MAGIC:
         return _from_fhx(paths, options)
     if not options.cache:
@@ -86,6 +88,10 @@ def open_source(path: Path, options: DataOptions) -> Source:
 
 def _magic(path: Path) -> bytes:
     try:
+        if path.is_fifo() or path.is_char_device():
+            raise DataFileError(
+                f"{path}: is a pipe or a device, and data are read more than once; write them to a file"
+            )
         with open(path, "rb") as file:
             return file.read(8)
     except OSError as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foxhunt_cli.data.errors import DataError
 from foxhunt_cli.data.market_data import MarketData
 from foxhunt_cli.data.record import mid_ticks
 from foxhunt_cli.data.synthetic import SIZE_LOG_SIGMA, SIZE_MEAN
@@ -32,12 +33,15 @@ class Statistic:
 
 
 def measure(data: MarketData) -> list[Statistic]:
-    """The table, for the longest session of `data`."""
+    """The table, for the longest session of `data`. Raises DataError where that is too short."""
     session = int(np.argmax(data.session_lengths))
     start = int(data.session_start[session])
     records = data.records[start : start + int(data.session_lengths[session])]
     if len(records) < 1000:
-        raise ValueError(f"expected a session of at least 1,000 snapshots, the longest has {len(records):,}")
+        raise DataError(
+            f"{data.source}: statistics need a session of at least 1,000 snapshots, the longest has {len(records):,}; "
+            "leave --stats out"
+        )
     return [*_book(records), *_arrivals(records), *_moves(records), *_imbalance(records)]
 
 

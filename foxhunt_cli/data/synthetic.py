@@ -63,11 +63,13 @@ class SyntheticOptions(BaseModel):
         "wavy",
         description="wavy: learnable waves; realistic: none; noise: nothing predictable; dirty: realistic, damaged.",
     )
-    snapshots: int = Field(400_000, ge=2, description="Snapshots to make, over all sessions.")
-    seed: int = Field(0, ge=0, description="Seed of the generator.")
-    edge: float = Field(1.0, ge=0, description="Size of the waves of `wavy` (1 = the default market, 0 = no waves).")
+    snapshots: int = Field(400_000, ge=2, le=10**10, description="Snapshots to make, over all sessions.")
+    seed: int = Field(0, ge=0, le=2**63 - 1, description="Seed of the generator.")
+    edge: float = Field(
+        1.0, ge=0, le=1_000, description="Size of the waves of `wavy` (1 = the default market, 0 = no waves)."
+    )
     sessions: int = Field(
-        1, ge=1, description="Sessions; between two of them the market is closed for an hour or more."
+        1, ge=1, le=10_000, description="Sessions; between two of them the market is closed for an hour or more."
     )
 
     def describe(self) -> str:

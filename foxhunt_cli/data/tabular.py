@@ -266,5 +266,6 @@ def _csv_head(path: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def _some(names) -> str:
-    names = [str(n)[:40] for n in names]
+    # A binary file read as text may hold what would drive a terminal.
+    names = ["".join(c if c.isprintable() else "?" for c in str(n)[:40]) for n in names]
     return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -100,7 +100,7 @@ def dbn_records(block: Block) -> np.ndarray:
     from foxhunt_cli.data.databento import MBP10
 
     if not (np.all(block.size == np.rint(block.size)) and np.all(block.trade_volume == np.rint(block.trade_volume))):
-        raise DataError("sizes are not whole numbers, which DBN requires; write Parquet or fhx")
+        raise DataError("sizes are not whole numbers of lots, which DBN requires; name the output *.parquet or *.fhx")
     trades = block.trade_count
     row = np.repeat(np.arange(len(block)), trades + 1)
     is_book = np.zeros(len(row), bool)

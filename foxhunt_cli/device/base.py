@@ -28,6 +28,14 @@ class DeviceError(RuntimeError):
     """No usable device, or the device failed. The message says what to do."""
 
 
+class UnknownDevice(DeviceError):
+    """No device has this name."""
+
+
+class CacheError(DeviceError):
+    """The cache of compiled kernels cannot be written, so no kernel can run."""
+
+
 class CompileError(DeviceError):
     """A kernel file does not compile; the message holds the compiler's words with the kernel file's own lines."""
 

@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from foxhunt_cli.device.base import CompileError, DeviceError, Progress
+from foxhunt_cli.device.base import CacheError, CompileError, DeviceError, Progress
 from foxhunt_cli.device.cpu_source import KernelUnit
 from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.text import include_closure
@@ -212,8 +212,8 @@ class Builder:
         if failures:
             raise CompileError("\n\n".join(sorted(failures)))
 
-    def _cache_error(self, error: OSError) -> DeviceError:
-        return DeviceError(
+    def _cache_error(self, error: OSError) -> CacheError:
+        return CacheError(
             f"cannot write the kernel cache {self.cache_dir}: {error}; set XDG_CACHE_HOME to a writable folder"
         )
 

@@ -28,6 +28,8 @@ def usable_gpus() -> tuple[int, str]:
         import cupy
     except ImportError as error:
         return 0, f"CuPy is not installed ({error})"
+    except OSError as error:  # it makes its cache folder as it is loaded, by default in the home directory
+        return 0, f"CuPy cannot be loaded ({error.filename}: {error.strerror}); set CUPY_CACHE_DIR to a writable folder"
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:

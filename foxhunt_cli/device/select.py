@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from foxhunt_cli.device import cuda_errors
-from foxhunt_cli.device.base import Device, DeviceError
+from foxhunt_cli.device.base import Device, DeviceError, UnknownDevice
 
 _GRAMMAR = re.compile(r"^(?:auto|cpu|cuda(?::(\d+))?)$")
 
@@ -31,7 +31,7 @@ def select(request: str = "auto", *, precision: str | None = None, threads: int 
     """
     match = _GRAMMAR.match(request)
     if not match:
-        raise DeviceError(f"--device: expected auto, cpu, cuda or cuda:N, got '{request}'")
+        raise UnknownDevice(f"--device: expected auto, cpu, cuda or cuda:N, got '{request}'")
     if request == "cpu":
         return _cpu(threads, "")
     count, reason = cuda_errors.usable_gpus()

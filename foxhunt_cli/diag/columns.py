@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import difflib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from foxhunt_cli.diag.blocks import Block, blocks
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.reader import RunLog
-from foxhunt_cli.diag.writer import FileError
+from foxhunt_cli.diag.writer import FileError, whole_file
 
 INTEGERS = ("step", "iteration")
 
@@ -45,7 +44,7 @@ def read_columns(source: Path, fields: Iterable[str] | None = None) -> dict[str,
 
 def write_csv(columns: dict[str, np.ndarray], path: Path) -> None:
     """One line of names, then a line a record; NaN is an empty cell. Raises FileError."""
-    with _written(path), path.open("w", newline="") as file:
+    with whole_file(path) as temporary, temporary.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         for row in zip(*map(_cells, columns.values()), strict=True):
@@ -56,26 +55,17 @@ def write_parquet(columns: dict[str, np.ndarray], path: Path) -> None:
     """The table as Parquet. Raises MissingExtra without pyarrow, FileError."""
     arrow = require("pyarrow", "parquet", "a Parquet file")
     parquet = require("pyarrow.parquet", "parquet", "a Parquet file")
-    with _written(path):
-        parquet.write_table(arrow.table(columns), path)
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Half a table is none: what could not be finished is removed. Raises FileError."""
-    try:
-        yield
-    except OSError as error:
-        with suppress(OSError):
-            if path.is_file():
-                path.unlink()
-        why = error.strerror or error
-        raise FileError(f"{path}: cannot be written: {why}; choose another --output") from error
+    with whole_file(path) as temporary:
+        parquet.write_table(arrow.table(columns), temporary)
 
 
 def write_tensorboard(columns: dict[str, np.ndarray], folder: Path) -> None:
-    """Event files with one scalar a field, at the environment step. Raises MissingExtra without tensorboardX."""
+    """Event files with one scalar a field, at the environment step. Raises MissingExtra, FileError."""
     writer_of = require("tensorboardX", "tensorboard", "a TensorBoard export").SummaryWriter
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot be written: {error.strerror}; choose another place") from error
     with writer_of(str(folder)) as writer:
         for name, values in columns.items():
             if name in (*INTEGERS, "time"):

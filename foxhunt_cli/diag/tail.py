@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from foxhunt_cli.diag.reader import RunLog
+from foxhunt_cli.diag.reader import RunLog, RunLogError
 
 POLL_S = 0.5
 _BLOCK = 1 << 20
 
 
 def last_records(source: Path, count: int) -> list[dict[str, Any]]:
-    """The last ``count`` whole records, read from the end of the file. Raises FileNotFoundError."""
+    """The last ``count`` whole records, read from the end of the file. Raises FileNotFoundError, RunLogError."""
     path = RunLog(source).path
     with path.open("rb") as file:
         end = file.seek(0, 2)
@@ -30,8 +30,11 @@ def last_records(source: Path, count: int) -> list[dict[str, Any]]:
             file.seek(at)
             blob = file.read(min(_BLOCK, end - at)) + blob
             end = at
-    lines = blob.split(b"\n")[:-1][-count:] if count else []
-    return [record for line in lines if (record := _parse(line)) is not None]
+    lines = blob.split(b"\n")[:-1][-max(count, 1) :]
+    records = [record for line in lines if (record := _parse(line)) is not None]
+    if lines and not records:
+        raise RunLogError(f"{path}: its last {len(lines)} lines are not JSON; is this a run.jsonl?")
+    return records[-count:] if count else []
 
 
 def new_records(source: Path, poll_s: float = POLL_S) -> Iterator[list[dict[str, Any]]]:

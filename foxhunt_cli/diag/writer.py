@@ -6,9 +6,11 @@ so that nothing is masked and every line is plain JSON.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +69,29 @@ class RunLogWriter:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """A file for people (a picture, a page); makes its folder. Raises FileError."""
+    """A file for people (a picture, a page), whole or not at all; makes its folder. Raises FileError."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes ``path`` at the end: a file that stood there is lost to a whole one alone.
+
+    Makes the folder. Raises FileError.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        yield temporary
+        temporary.replace(path)
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}; choose another place") from error
+        raise FileError(f"{path}: cannot be written: {error.strerror or error}; choose another place") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def encode(record: dict[str, Any]) -> bytes:

@@ -37,6 +37,7 @@ MLP_ROLLOUT = 32
 long iterations take less time than many short ones. The full encoder remembers from the start of an iteration's window
 on."""
 AGENT, CRITIC, BOUND, RULE, HEADS = "agent", "critic", "bound", "rule", "heads"
+POLICIES = (AGENT, CRITIC, "hold", "random", "moving average", "flow", BOUND)  # who plays, in the table's order
 _RANDOM_SEED_SALT = 7919
 
 

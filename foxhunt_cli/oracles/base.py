@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from foxhunt_cli.device.base import Device
+from foxhunt_cli.device.base import CacheError, Device
 from foxhunt_cli.kernels.bind import bind
 from foxhunt_cli.kernels.registry import kernel
 from foxhunt_cli.oracles.witness import Witness
@@ -93,7 +93,7 @@ def suites() -> dict[str, list[Case]]:
 
 
 def run_case(case: Case, device: Device) -> CaseResult:
-    """Run one case; never raises: a broken case is a failed result with its traceback and its last inputs."""
+    """Run one case: a broken one is a failed result with its traceback and its last inputs. Raises CacheError."""
     start = time.perf_counter()
     try:
         trial, error = _tried(case, device)
@@ -112,7 +112,7 @@ def _tried(case: Case, device: Any) -> tuple[Trial, str]:
     trial = Trial(device)
     try:
         case.function(trial)
-    except Skipped:
+    except (Skipped, CacheError):  # no case can run without a cache: nothing is known of the kernel
         raise
     except Exception:
         return trial, traceback.format_exc(limit=-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,20 +19,25 @@ if TYPE_CHECKING:
 PLAYED = ("params", "target_params", "isv")
 
 
-def evaluate_run(run: Path, terminal: Terminal, device: str = "auto", *, best: bool = False) -> Evaluation:
+def evaluate_run(
+    run: Path, terminal: Terminal, device: str = "auto", *, best: bool = False, paths: Sequence[Path] = ()
+) -> Evaluation:
     """Play the agent and the baselines over the run's held-out range. Raises FileError, DataError or DeviceError.
 
-    best: from the checkpoint that was kept as the best on that range, so its figures flatter it.
+    best: from the checkpoint that was kept as the best on that range, so its figures flatter it. paths: where the data
+    are now, if not where the run read them.
     """
     manifest = run_dir.read_manifest(run)
-    config = run_dir.config_of(run, manifest["config"] | {"device": device})
+    moved = {"paths": list(paths)} if paths else {}
+    config = run_dir.config_of(run, manifest["config"] | {"device": device} | moved)
     folder = checkpoint.best(run) if best else checkpoint.latest(run)
     if folder is None:
         raise FileError(f"{run}: keeps no best checkpoint; train with --best, or evaluate without it")
     saved = checkpoint.load(folder)
     if best:
         terminal.note(f"checkpoint: {folder.name}, chosen on this very range")
-    work = open_workspace(config, terminal)
+    with run_dir.data_of(run):
+        work = open_workspace(config, terminal)
     work.require_data_of(manifest)
     if work.evaluator is None:
         raise DataError(f"{run}: trained with holdout = 0, so there is no held-out range to evaluate on")

@@ -5,6 +5,7 @@ Owns the order of a run's life. The device does the work; between drains the hos
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from foxhunt_cli.train.notes import LoggedTerminal
 from foxhunt_cli.train.progress import Progress
 from foxhunt_cli.train.resume import cut_log, newest_sound
 from foxhunt_cli.train.signals import StopRequest
-from foxhunt_cli.train.workspace import open_workspace
+from foxhunt_cli.train.workspace import Workspace, open_workspace
 
 if TYPE_CHECKING:
     from foxhunt_cli.cli.console import Terminal
@@ -90,6 +91,15 @@ def _start(config: RunConfig, terminal: LoggedTerminal, stop: StopRequest) -> Ru
     work = open_workspace(config, terminal)
     stop.begin()  # a run directory is made whole, or not at all
     path = run_dir.create(config)
+    try:
+        return _begin(path, config, terminal, work)
+    except BaseException:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _begin(path: Path, config: RunConfig, terminal: LoggedTerminal, work: Workspace) -> Run:
+    """The first files of a new run."""
     lock = lock_run(path)
     terminal.log_to(path / run_dir.NOTES)
     seeds = preset_seeds(config.preset) | config.isv
@@ -108,7 +118,8 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: Sto
     folder, saved, refused = newest_sound(path)
     for line in refused:
         terminal.note(f"resume: {line}")
-    work = open_workspace(config, terminal)
+    with run_dir.data_of(path):
+        work = open_workspace(config, terminal)
     work.require_data_of(manifest)
     if run_dir.kernel_hash() != manifest["kernel_hash"]:
         terminal.note("resume: the kernels have changed since the run began: it will not be bit-identical")
@@ -118,8 +129,10 @@ def _continue(path: Path, config: RunConfig, terminal: LoggedTerminal, stop: Sto
     progress = checkpoint.progress(folder)
     cut_log(path / run_dir.RUN_LOG, progress["step"])
     terminal.note(f"resume: {path} from step {progress['step']:,}")
+    if progress["step"] >= config.iterations * config.rollout:
+        terminal.note("resume: the run has its whole length; give --steps, more than it has done, to train on")
     done = progress["step"] // config.rollout
-    manifest |= {"config": config.model_dump(mode="json"), "status": "running"}
+    manifest |= {"config": run_dir.recorded(config), "status": "running"}
     run_dir.write_manifest(path, manifest)
     log = RunLogWriter(path / run_dir.RUN_LOG)
     run = Run(config, terminal, work.engine, work.evaluator, path, lock, log, manifest, done, progress["totals"])

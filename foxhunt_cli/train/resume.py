@@ -13,11 +13,11 @@ from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.train import checkpoint, run_dir
 
-CHANGEABLE = ("steps", "log_every")
+CHANGEABLE = ("steps", "log_every", "paths")  # the data themselves may not: their digest is compared
 
 
 def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
-    """The run's own config, with ``steps`` and ``log_every`` as given now. Changes nothing on disk.
+    """The run's own config, with what may change (``CHANGEABLE``) as given now. Changes nothing on disk.
 
     Raises ConfigError on any other change and on a length that the run has reached already, FileError.
     """
@@ -32,10 +32,10 @@ def resumed_config(run: Path, settings: Iterable[Setting]) -> RunConfig:
         if setting.key in CHANGEABLE:
             config[setting.key], origins[setting.key] = setting.value, setting.origin
         elif _value(before, setting.key) != setting.value:
-            allowed = " and ".join(CHANGEABLE)
             raise ConfigError(
                 f"{setting.origin}: a resumed run keeps its configuration ({setting.key} = "
-                f"{_value(before, setting.key)!r}); only {allowed} may change: start a new run instead"
+                f"{_value(before, setting.key)!r}); only --steps, --log-every and the place of --data may "
+                "change: start a new run instead"
             )
     return validated(config, origins)
 

@@ -9,7 +9,8 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import orjson
 
 import foxhunt_cli
 from foxhunt_cli.config.run import RunConfig
+from foxhunt_cli.data.errors import DataFileError
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.isv.table import layout_hash
 from foxhunt_cli.kernels.registry import cuda_root
@@ -121,7 +123,7 @@ def manifest(
         "foxhunt": foxhunt_cli.__version__,
         "status": "running",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config": config.model_dump(mode="json"),
+        "config": recorded(config),
         "isv_seeds": isv,
         "isv_layout": layout_hash(),
         "kernel_hash": kernel_hash(),
@@ -130,6 +132,21 @@ def manifest(
         "device": device,
         "versions": _versions(),
     }
+
+
+@contextmanager
+def data_of(run: Path) -> Iterator[None]:
+    """Reading the data that ``run`` was trained on: where they are gone, the error says how to name their new place."""
+    try:
+        yield
+    except DataFileError as error:
+        raise DataFileError(f"{error} (data of {run}; if they have moved, --data FILE says where to)") from None
+
+
+def recorded(config: RunConfig) -> dict[str, Any]:
+    """``config`` as a manifest holds it: with whole paths, so that a run can be read from any folder."""
+    paths = None if config.paths is None else [str(path.absolute()) for path in config.paths]
+    return config.model_dump(mode="json") | {"paths": paths}
 
 
 def kernel_hash() -> str:

@@ -32,6 +32,7 @@ def split(market: MarketData, holdout: float) -> Split:
     first = total - int(total * holdout)
     if first - purge < 1 or first >= total:
         raise DataError(
-            f"{market.source}: {total:,} snapshots are too few to hold out {holdout:.0%}; use --set holdout=0"
+            f"{market.source}: {total:,} snapshots are too few to hold out {holdout:.0%} behind a gap of "
+            f"{purge}; give more data"
         )
     return Split(market.range(0, first - purge), market.range(first, total), purge)

@@ -35,7 +35,8 @@ class Workspace:
         """Raises DataError where the data are not those that the run of ``manifest`` was trained on."""
         if self.market.digest != manifest["data"]["digest"]:
             raise DataError(
-                f"{self.market.source}: not the data this run was trained on (digest differs); restore the same file"
+                f"{self.market.source}: not the data this run was trained on (digest differs); restore the same file, "
+                "or say with --data where it is"
             )
 
     def data_facts(self) -> dict[str, Any]:

@@ -52,7 +52,13 @@ def test_statuses(error, status):
         (PermissionError(errno.EACCES, "Permission denied", "runs"), "error: runs: Permission denied"),
         (
             MemoryError(),
-            "error: out of memory: the host has no more; lower --batch or --rollout, or use --max-snapshots",
+            "error: out of memory: the host has no more; lower --batch or --rollout, or use fewer snapshots "
+            "(--max-snapshots)",
+        ),
+        (
+            MemoryError("Unable to allocate 9. GiB for an array with shape (9,) and data type float32"),
+            "error: out of memory: Unable to allocate 9. GiB; lower --batch or --rollout, or use fewer snapshots "
+            "(--max-snapshots)",
         ),
         (KeyboardInterrupt(), "error: interrupted"),
         (typer.Abort(), "error: interrupted"),

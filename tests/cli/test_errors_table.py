@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,14 @@ def text_files(folder: Path) -> None:
     (folder / "empty.csv").touch()
 
 
+def binary(folder: Path) -> None:
+    (folder / "bin.csv").write_bytes(b"\x1b[31m\x07\x00,\x1b]0;title\x07,x\n1,2,3\n")
+
+
+def pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.csv")
+
+
 def taken(folder: Path) -> None:
     (folder / "run.toml").touch()
 
@@ -61,6 +70,7 @@ def nothing(folder: Path) -> None:
     """As a user has it after a first run."""
 
 
+ES = "ESH4.mbp-10.dbn.zst"
 TABLE = [
     # command line, how the folder was spoilt, status, words of the message
     ("diag summarize runs/demo", corrupt, 5, ["line 13", "not JSON", "head -n 12"]),
@@ -86,6 +96,7 @@ TABLE = [
     ("diag kernels lobsin", nothing, 2, ["no kernel contains 'lobsin'"]),
     ("diag kernels lobsim --arch sm_10", nothing, 2, ["--arch", "sm_90", "'sm_10'"]),
     ("diag plotting runs/demo", nothing, 2, ["No such command 'plotting'"]),
+    ("diag tail words.csv --no-follow", text_files, 5, ["words.csv", "not JSON"]),
     ("eval runs/none", nothing, 6, ["runs/none/manifest.json", "expected a run directory"]),
     ("eval runs/demo", broken_manifest, 6, ["manifest.json", "not valid JSON"]),
     ("eval runs/demo", without_checkpoints, 6, ["checkpoint"]),
@@ -108,6 +119,27 @@ TABLE = [
     ("train --device cpu --data words.csv", text_files, 5, ["words.csv"]),
     ("train --device cpu --data empty.csv", text_files, 5, ["empty.csv"]),
     ("train --device cpu --data runs", nothing, 6, ["runs"]),
+    ("train --device cpu --data bin.csv", binary, 5, ["bin.csv", "bid_px_00"]),
+    ("train --steps 99999999999999999999", nothing, 2, ["--steps", "less than or equal to 1000000000000"]),
+    ("train --set log_every=99999999999999999999", nothing, 2, ["log_every", "1000000000000"]),
+    ("train --fee inf", nothing, 2, ["--fee", "inf"]),
+    ("train --fee 1e308", nothing, 2, ["--fee", "1e+308"]),
+    ("train --session-gap 1e300", nothing, 2, ["--session-gap", "1e+300"]),
+    ("train --instrument-id 99999999999", nothing, 2, ["--instrument-id", "4294967295"]),
+    ("train --tick-size 1e300", nothing, 2, ["--tick-size", "at most 1,000,000"]),
+    ("train --max-snapshots 99999999999999999999", nothing, 2, ["--max-snapshots", "10000000000"]),
+    ("train --set data.tick_value=1e300", nothing, 2, ["data.tick_value", "1e+300"]),
+    ("train --set data.stride=99999999999999999999", nothing, 2, ["data.stride"]),
+    ("train --set synthetic.edge=inf", nothing, 2, ["synthetic.edge", "less than or equal to 1000"]),
+    ("train --set synthetic.seed=99999999999999999999", nothing, 2, ["synthetic.seed"]),
+    ("train --set synthetic.sessions=99999999", nothing, 2, ["synthetic.sessions", "10000"]),
+    ("train --set synthetic.snapshots=99999999999999", nothing, 2, ["synthetic.snapshots"]),
+    ("train --config /dev/zero", nothing, 2, ["/dev/zero", "at most 1,048,576 bytes"]),
+    ("train --device cpu --data no\udcff.csv", nothing, 6, ["b'no\\xff.csv'", "rename"]),
+    ("train --device cpu --max-snapshots 5", nothing, 5, ["5 snapshots are too few", "give more data"]),
+    ("train --resume runs/demo -b 8", nothing, 2, ["--batch", "batch = 4", "--steps, --log-every"]),
+    ("smoke --device gpu", nothing, 2, ["auto, cpu, cuda or cuda:N", "'gpu'"]),
+    ("oracle rng --device gpu", nothing, 2, ["auto, cpu, cuda or cuda:N", "'gpu'"]),
     ("train --resume runs/none", nothing, 6, ["runs/none"]),
     ("train --resume runs/demo --config key.toml", text_files, 2, ["keeps its configuration"]),
     ("train --device cpu --set synthetic.snapshots=20000 --set runs_dir=file", blocked, 6, ["file", "runs_dir"]),
@@ -117,6 +149,13 @@ TABLE = [
     ("bench throughput -b 0", nothing, 2, ["--batch", "got 0"]),
     ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
     ("data info words.csv", text_files, 5, ["words.csv"]),
+    ("data info pipe.csv", pipe, 6, ["pipe.csv", "is a pipe", "write them to a file"]),
+    (f"data info {ES} --instrument-id 5", nothing, 5, [ES, "instrument id 5 is not in the file", "1 (ESH4)"]),
+    (f"data info {ES} --tick-size 0.3", nothing, 5, [ES, "record 0", "0.3 tick grid", "--tick-size 0.25"]),
+    (f"data info {ES} --start 2030-01-01", nothing, 5, [ES, "it has 2024-01-01T23:00:00", "--start and --end"]),
+    (f"data info {ES} --end 2024-01-01T23:00:20 --stats", nothing, 5, [ES, "at least 1,000", "leave --stats out"]),
+    (f"data info {ES} --session-gap 1e300", nothing, 2, ["--session-gap", "1000000000"]),
+    ("data make-synthetic -o m\udcff.fhx", nothing, 2, ["--output", "UTF-8"]),
     ("data convert ESH4.mbp-10.dbn.zst", nothing, 2, ["Missing option"]),
     ("doctor now", nothing, 2, ["unexpected extra argument"]),
 ]
@@ -136,4 +175,5 @@ def test_one_line_that_names_the_thing_and_the_fix(workplace, foxhunt, line, spo
     for word in words:
         assert word in errors[0]
     assert "Traceback" not in err and "internal error" not in err
+    assert all(character.isprintable() or character == "\n" for character in err)
     assert sorted(workplace.glob("runs/*")) == before

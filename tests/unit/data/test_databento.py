@@ -130,8 +130,8 @@ def test_several_instruments_ask_for_a_choice(tmp_path):
 
 
 def test_an_absent_instrument_id_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="no usable snapshot"):
-        load(write_dbn(tmp_path / "es.dbn", quotes()), instrument_id=77, instrument="ES")
+    with pytest.raises(DataError, match=r"instrument id 77 is not in the file; it names 1 \(ESH4\)"):
+        load(write_dbn(tmp_path / "es.dbn", quotes()), instrument_id=77)
 
 
 def test_a_roll_of_the_contract_is_a_session_break(tmp_path):
