@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_engine import differing, engine, state
+from engines import differing, engine, iterate, iterate_eagerly, read, slot, state
 
 from foxhunt_cli.diag.fields import live_slots
 from foxhunt_cli.isv.table import number
@@ -23,15 +23,9 @@ OFF = {
 
 
 def trained(*sets: str, iterations: int = 14) -> Engine:
-    e = engine(*SMALL, *sets)
-    for _ in range(iterations):
-        e.iterate()
+    e = iterate(engine(*SMALL, *sets), iterations)
     assert e.done > e.prefill_iterations, "the critic has not learned yet"
     return e
-
-
-def read(e: Engine, name: str) -> np.ndarray:
-    return np.array(e.device.download(e.arrays[name]))
 
 
 def policy_tensors(e: Engine) -> dict[str, np.ndarray]:
@@ -41,10 +35,7 @@ def policy_tensors(e: Engine) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("choice", OFF)
 def test_every_switch_trains_finite_and_the_same_twice(choice: str) -> None:
     recorded, eager = trained(*OFF[choice]), engine(*SMALL, *OFF[choice])
-    for _ in range(recorded.done):
-        eager.current_plan().run_eager()
-        eager.done += 1
-    assert differing(state(recorded), state(eager)) == []
+    assert differing(state(recorded), state(iterate_eagerly(eager, recorded.done))) == []
     isv = recorded.drain()
     assert np.isfinite(isv).all() and isv[-1, number("LOSS_Q")] > 0
     assert differing(state(recorded), state(trained())) != [], "the switch changes nothing"
@@ -53,7 +44,7 @@ def test_every_switch_trains_finite_and_the_same_twice(choice: str) -> None:
 def test_without_iqn_there_is_no_tensor_of_it_and_c51_is_the_value() -> None:
     e = trained("iqn=false")
     assert not [name for name in e.arrays if "iqn" in name]
-    assert read(e, "isv")[number("ENSEMBLE_ALPHA")] == 1.0
+    assert slot(e, "ENSEMBLE_ALPHA") == 1.0
     fields = {slot.field for slot in live_slots(e.kernels, e.slots)}
     assert "loss.iqn" not in fields and {"loss.q", "loss.frd", "signals.q_grad_norm_ema"} <= fields
     both = trained("isv.ensemble_alpha=1.0")  # the mix of both rounds once more

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_engine import differing, engine, state
+from engines import differing, engine, iterate, iterate_eagerly, read, state
 
 from foxhunt_cli.config.load import load_config
 from foxhunt_cli.isv.table import number
@@ -21,20 +21,9 @@ ANNEALED = (*SMALL, f"isv.n_step_start={START}", f"isv.n_step_anneal_steps={STEP
 ITERATIONS = 24
 
 
-def read(e: Engine, name: str) -> np.ndarray:
-    return np.array(e.device.download(e.arrays[name]))
-
-
-def trained(*sets: str, iterations: int = ITERATIONS) -> Engine:
-    e = engine(*(sets or ANNEALED))
-    for _ in range(iterations):
-        e.iterate()
-    return e
-
-
 @pytest.fixture(scope="module")
 def annealed() -> Engine:
-    return trained()
+    return iterate(engine(*ANNEALED), ITERATIONS)
 
 
 def test_n_falls_with_the_steps_and_every_window_has_the_n_of_its_push(annealed: Engine) -> None:
@@ -56,25 +45,20 @@ def test_n_falls_with_the_steps_and_every_window_has_the_n_of_its_push(annealed:
 
 
 def test_recorded_equals_eager_bit_for_bit(annealed: Engine) -> None:
-    eager = engine(*ANNEALED, "graph=false")
-    for _ in range(ITERATIONS):
-        eager.current_plan().run_eager()
-        eager.done += 1
+    eager = iterate_eagerly(engine(*ANNEALED, "graph=false"), ITERATIONS)
     assert differing(state(annealed), state(eager)) == []
 
 
 @pytest.mark.parametrize("at", [2, 11, 20])
 def test_a_run_resumed_while_n_falls_goes_on_exactly(annealed: Engine, at: int, tmp_path: Path) -> None:
-    first, second = trained(iterations=at), engine(*ANNEALED)
+    first, second = iterate(engine(*ANNEALED), at), engine(*ANNEALED)
     restore(second, load(save(first, tmp_path, 4 * at, {}, 0.0)), state_names(second))
     second.done = at
-    for _ in range(ITERATIONS - at):
-        second.iterate()
-    assert differing(state(annealed), state(second)) == []
+    assert differing(state(annealed), state(iterate(second, ITERATIONS - at))) == []
 
 
 def test_without_it_n_is_constant_and_nothing_runs_for_it() -> None:
-    plain, config = trained(*SMALL, iterations=3), load_config(sets=list(SMALL))
+    plain, config = iterate(engine(*SMALL), 3), load_config(sets=list(SMALL))
     assert "rl_controller_n_step" not in plain.kernels and set(plain.drain()[:, number("N_STEP")]) == {END}
     other = load_config(sets=[*ANNEALED])
     with_it = training(shape_of(other))
@@ -91,7 +75,7 @@ def test_sizes_are_those_of_the_longest_window() -> None:
 
 @pytest.mark.parametrize("choice", [("replay_encoding=fresh",), ("hindsight=none",), ("critic_grad=true",)])
 def test_every_way_to_learn_from_a_window_takes_one_that_becomes_shorter(choice: tuple[str, ...]) -> None:
-    e = trained(*ANNEALED, *choice)
+    e = iterate(engine(*ANNEALED, *choice), ITERATIONS)
     isv = e.drain()
     assert e.done > e.prefill_iterations and np.isfinite(isv).all() and isv[-1, number("LOSS_Q")] > 0
     assert isv[-1, number("N_STEP")] == END and not e.faulted()

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_engine import DEVICE, differing, engine, state
+from engines import FOUR, MARKET, built, differing, engine, fill, iterate, iterate_eagerly, read, state
 
 from foxhunt_cli.config.load import ConfigError, load_config
-from foxhunt_cli.data.source import load_market_data
-from foxhunt_cli.device.select import select
 from foxhunt_cli.isv.table import number
 from foxhunt_cli.pipeline import critic, encoding, iteration
 from foxhunt_cli.pipeline.build import build
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Fused, Step, chosen
-from foxhunt_cli.train.engine import Engine, build_engine
-from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.shapes import shape_of
 
 ON = ("critic_grad=true", "encoder=mlp", "isv.p_min=0.05")
 MOMENTS = 16  # batch 4 x rollout 4
 # Central differences in float32, step 1e-2 of encodings of order 0.3: rounding of a loss of order 3 over the step.
 STEP, TOLERANCE = 1e-2, 2e-2
-
-
-def read(e: Engine, name: str) -> np.ndarray:
-    return np.array(e.device.download(e.arrays[name]))
 
 
 def _lesson_alone(shape: Shape) -> list[Step]:
@@ -40,10 +33,7 @@ def _lesson_alone(shape: Shape) -> list[Step]:
 
 
 def lesson_engine(*sets: str) -> Engine:
-    config = load_config(sets=["batch=4", "rollout=4", "synthetic.snapshots=12000", "updates=2", *ON, *sets])
-    device = select(DEVICE, precision="fp32").device
-    market = load_market_data(None, config.data, config.synthetic)
-    e = build_engine(device, config, prepare_training(device, market, config), _lesson_alone)
+    e = built(load_config(sets=[MARKET, *FOUR, "precision=fp32", *ON, *sets]), _lesson_alone)
     e.device.write(e.arrays["params"], read(e, "params") * np.float32(3.0))  # heads that tell moments apart
     return e
 
@@ -107,10 +97,7 @@ def test_windows_end_within_the_iteration() -> None:
 
 def test_it_teaches_the_encoder_and_no_head() -> None:
     """Iteration for iteration from the same state: only what lies before the heads gets another gradient."""
-    on, off = engine(*ON), engine("encoder=mlp", "isv.p_min=0.05")
-    for e in (on, off):
-        while e.done < e.prefill_iterations:
-            e.iterate()
+    on, off = fill(engine(*ON)), fill(engine("encoder=mlp", "isv.p_min=0.05"))
     assert differing(state(on), state(off)) == []
     for e in (on, off):
         e.iterate()
@@ -123,12 +110,8 @@ def test_it_teaches_the_encoder_and_no_head() -> None:
 @pytest.mark.parametrize("choice", ["iqn=true", "iqn=false", "noisy=false"])
 def test_recorded_equals_eager(choice: str) -> None:
     recorded, eager = (engine(*ON, "encoder=full", choice, f"graph={flag}") for flag in ("true", "false"))
-    for _ in range(14):
-        recorded.iterate()
-        eager.current_plan().run_eager()
-        eager.done += 1
+    assert differing(state(iterate(recorded, 14)), state(iterate_eagerly(eager, 14))) == []
     assert recorded.done > recorded.prefill_iterations
-    assert differing(state(recorded), state(eager)) == []
     assert np.isfinite(read(recorded, "isv")).all() and read(recorded, "isv")[number("NONFINITE_COUNT")] == 0
 
 

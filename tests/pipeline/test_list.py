@@ -18,19 +18,8 @@ REPORTED = {*PER_STEP, "realised_delta_usd", "fill_vwap", "fill_cost_usd", "clos
             "diag_ring", "unfilled_lots", "reward_usd", "c51_atoms", "row_kl_reference", "target_rstd", "fresh_rstd",
             "replay_next_lots", "replay_reward", "replay_discount"}  # fmt: skip
 # A list without the policy update leaves the environment's learning-side outputs unread.
-PLAY_ONLY = {
-    "m1_rstd",
-    "m2_rstd",
-    "log_prob",
-    "action_drawn",
-    "overridden",
-    "override_reason",
-    "terminal",
-    "v_all",
-    "unrealised_usd",
-    "held_steps",
-}
-
+PLAY_ONLY = {"m1_rstd", "m2_rstd", "log_prob", "action_drawn", "overridden", "override_reason", "terminal", "v_all",
+             "unrealised_usd", "held_steps"}  # fmt: skip
 
 NO_CRITIC = frozenset(
     {"target_tau", "per_alpha", "per_beta", "distill_lambda", "distill_temperature", "atom_span", "gates", "n_step"}

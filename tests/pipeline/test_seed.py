@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
-from test_engine import DEVICE, differing, engine, state
+from engines import MARKET, built, differing, iterate, iterate_eagerly, put, read, state, still
 
 from foxhunt_cli.config.load import ConfigError, load_config
 from foxhunt_cli.config.run import preset_fields
-from foxhunt_cli.data.source import load_market_data
-from foxhunt_cli.device.select import select
 from foxhunt_cli.isv.table import number, slots
 from foxhunt_cli.nets import policy
 from foxhunt_cli.nets.params import CHUNK
 from foxhunt_cli.pipeline import critic, encoding, iteration
+from foxhunt_cli.pipeline.iteration import training
 from foxhunt_cli.pipeline.shape import Shape
 from foxhunt_cli.pipeline.stage import Stage, Step, chosen
-from foxhunt_cli.train.engine import Engine, build_engine
-from foxhunt_cli.train.prepare import prepare_training
+from foxhunt_cli.train.engine import Engine
 from foxhunt_cli.train.shapes import shape_of
 
 BUSY = ("isv.p_min=0.05", "isv.gate_warmup_steps=20", "isv.hindsight_forward_lookahead=10")
 
 
-def seed_engine(batch: int, *sets: str, steps=None) -> Engine:
-    own = ["preset=seed", f"batch={batch}", "synthetic.snapshots=12000", *sets]
-    if steps is None:
-        return engine(*own, "rollout=1", "updates=1", f"replay_batch={batch}")
-    config = load_config(sets=own)
-    device = select(DEVICE, precision=config.precision).device
-    market = load_market_data(None, config.data, config.synthetic)
-    return build_engine(device, config, prepare_training(device, market, config), steps)
+def seed_engine(batch: int, *sets: str, steps: Callable[[Shape], Sequence[Step]] = training) -> Engine:
+    return built(load_config(sets=["preset=seed", MARKET, f"batch={batch}", *sets]), steps)
 
 
 def played(batch: int, iterations: int, *sets: str) -> tuple[Engine, np.ndarray]:
@@ -53,7 +47,8 @@ def test_preset_sets_every_field_and_the_user_wins() -> None:
     default = shape_of(load_config())
     assert (default.context, default.rollout, default.entry_gates) == ("heads", 16, False)
     shape = shape_of(config)
-    assert shape.sees_position and shape.plateau and not shape.every_class and shape.frozen == frozenset()
+    assert shape.sees_position and shape.plateau and not shape.every_class
+    assert shape.frozen == {"n_step"}, "every controller runs, and n has nothing to fall from"
 
 
 @pytest.mark.parametrize(
@@ -97,19 +92,18 @@ def _without_learning(shape: Shape) -> list[Step]:
 def test_the_state_behind_a_step_is_the_state_before_the_next(encoder: str) -> None:
     """Window, context, streaming features, gaps: what bootstraps and what acts next are the same bits."""
     e = seed_engine(4, f"encoder={encoder}", "isv.p_min=0.08", "episode_len=64", steps=_without_learning)
-    read = lambda name: np.array(e.device.download(e.arrays[name]))  # noqa: E731
     compared = in_trade = 0
     behind = None
     for _ in range(100):
         e.iterate()
-        h, fresh = read("h"), read("new_episode").astype(bool)
+        h, fresh = read(e, "h"), read(e, "new_episode").astype(bool)
         if behind is not None:
             assert (h[0][~fresh] == behind[~fresh]).all()
             compared += int((~fresh).sum())
         behind = h[1]
-        x = read("x_next")
+        x = read(e, "x_next")
         assert (x[:, :, 40:] == x[:1, :, 40:]).all(), "context and multi-resolution columns differ between snapshots"
-        held = read("position_lots")
+        held = read(e, "position_lots")
         assert ((x[0, :, 42] != 0) == (held != 0)).all()
         in_trade += int((held != 0).sum())
     assert compared > 300 and in_trade > 50
@@ -117,16 +111,8 @@ def test_the_state_behind_a_step_is_the_state_before_the_next(encoder: str) -> N
 
 def test_the_context_term_stays_zero_and_everything_else_learns() -> None:
     e = seed_engine(4, *BUSY)
-    before = np.array(e.device.download(e.arrays["params"]))
-    for _ in range(150):
-        e.iterate()
-    after = np.array(e.device.download(e.arrays["params"]))
-    still = [
-        name
-        for name, (start, shape) in e.layout.offsets.items()
-        if (before[start : start + int(np.prod(shape))] == after[start : start + int(np.prod(shape))]).all()
-    ]
-    assert sorted(still) == ["w_pi_ctx", "w_v_ctx"]
+    before = read(e, "params")
+    assert sorted(still(iterate(e, 150), before)) == ["w_pi_ctx", "w_v_ctx"]
     assert e.arrays["w_pi"].shape == (128, 11) and e.arrays["w_c51"].shape == (128, 11 * 21)
 
 
@@ -149,28 +135,17 @@ def test_two_hundred_steps_are_finite_and_trade(batch: int) -> None:
 
 def test_recorded_equals_eager_and_two_runs_are_identical() -> None:
     recorded, again, eager = (seed_engine(3, *BUSY, f"graph={flag}") for flag in ("true", "true", "false"))
-    for _ in range(40):
-        recorded.iterate()
-        again.iterate()
-        eager.current_plan().run_eager()
-        eager.done += 1
+    want = state(iterate(recorded, 40))
     assert recorded.done > recorded.prefill_iterations
-    assert differing(state(recorded), state(eager)) == []
-    assert differing(state(recorded), state(again)) == []
+    assert differing(want, state(iterate_eagerly(eager, 40))) == []
+    assert differing(want, state(iterate(again, 40))) == []
 
 
 def test_saved_state_goes_on_bit_for_bit() -> None:
     whole, first, second = (seed_engine(3, *BUSY, "episode_len=32") for _ in range(3))
-    for _ in range(60):
-        whole.iterate()
-    for _ in range(25):
-        first.iterate()
-    for name, saved in state(first).items():
-        second.device.write(second.arrays[name], saved)
+    put(second, state(iterate(first, 25)))
     second.done = first.done
-    for _ in range(35):
-        second.iterate()
-    assert differing(state(whole), state(second)) == []
+    assert differing(state(iterate(whole, 60)), state(iterate(second, 35))) == []
 
 
 @pytest.mark.parametrize("batch", [1, 16])
@@ -182,13 +157,6 @@ def test_signals_live_after_a_thousand_steps(batch: int) -> None:
     second = isv[500:]
     assert second[:, number("TRADES_CLOSED")].sum() > 0
     assert isv[:, number("HINDSIGHT_INJECT_COUNT")].sum() > 0 and isv[:, number("HINDSIGHT_FORWARD_COUNT")].sum() > 0
-    moved = (
-        "GAMMA",
-        "TARGET_TAU",
-        "REWARD_SCALE",
-        "Q_DISTILL_LAMBDA",
-        "Q_DISTILL_TEMPERATURE",
-        "LR_PI",
-        "LOSS_LAMBDA_Q",
-    )
+    moved = ("GAMMA", "TARGET_TAU", "REWARD_SCALE", "Q_DISTILL_LAMBDA", "Q_DISTILL_TEMPERATURE", "LR_PI",
+             "LOSS_LAMBDA_Q")  # fmt: skip
     assert [name for name in moved if isv[-1, number(name)] == isv[0, number(name)]] == []

@@ -2,33 +2,22 @@
 
 Every launch that takes the internal state vector runs three times from the same memory: as it is, with all other slots
 not a number, and with all other slots moved. Whatever it writes must be the same bits, and those slots as they were.
-``FOXHUNT_TEST_DEVICE=cuda`` does the same for the kernels that only a GPU runs.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from engines import FUSIONS, learning
 
-from foxhunt_cli.config.load import load_config
-from foxhunt_cli.data.source import load_market_data
 from foxhunt_cli.device.base import Device, Launch
-from foxhunt_cli.device.select import select
 from foxhunt_cli.isv.table import ISV_SIZE
 from foxhunt_cli.kernels.slots import touched
-from foxhunt_cli.pipeline.build import build
-from foxhunt_cli.pipeline.iteration import training
-from foxhunt_cli.train.engine import build_engine
-from foxhunt_cli.train.prepare import prepare_training
-from foxhunt_cli.train.shapes import shape_of
+from foxhunt_cli.pipeline.stage import Fusion
 
-DEVICE = os.environ.get("FOXHUNT_TEST_DEVICE", "cpu")
-FUSIONS = ["none", "float32"] if DEVICE == "cpu" else ["tf32"]
-SMALL = ("batch=3", "synthetic.snapshots=12000", "updates=2", "isv.p_min=0.05")
 N_FALLS = "isv.n_step_anneal_steps=40"
 PRESETS = {
     "foxhunt": ("rollout=4", "replay_batch=32"),
@@ -74,20 +63,14 @@ def _felt(device: Device, launch: Launch) -> list[str]:
 
 @pytest.mark.parametrize("fusion", FUSIONS)
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_a_launch_touches_no_slot_beyond_those_found(preset: str, fusion: str) -> None:
-    config = load_config(sets=[*SMALL, *PRESETS[preset], "graph=false"])
-    device = select(DEVICE, precision=config.precision).device
-    market = load_market_data(None, config.data, config.synthetic)
-    e = build_engine(device, config, prepare_training(device, market, config), fusion=fusion)
-    shape = replace(shape_of(config, device), fusion=fusion)
-    while e.done <= e.prefill_iterations:
-        e.iterate()
+def test_a_launch_touches_no_slot_beyond_those_found(preset: str, fusion: Fusion) -> None:
+    e, operations = learning(PRESETS[preset], fusion)
     found, seen = [], set()
-    for operation in build(training(shape), e.arrays, e.dims, device):
+    for operation in operations:
         if isinstance(operation, Launch) and "isv" in _arguments(operation):
             seen.add(operation.contract.name)
-            found += _felt(device, replace(operation, when=None))
+            found += _felt(e.device, replace(operation, when=None))
         else:
-            device.plan([operation], use_graph=False).run_eager()
+            e.device.plan([operation], use_graph=False).run_eager()
     assert found == []
     assert len(seen) > 10

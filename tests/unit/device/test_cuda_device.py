@@ -3,6 +3,8 @@
 Runs where a GPU is usable; elsewhere every test is skipped with the reason that the device itself gives.
 """
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,52 +18,7 @@ from foxhunt_cli.kernels.contract import parse_file
 GPUS, REASON = cuda.usable_gpus()
 pytestmark = pytest.mark.skipif(GPUS == 0, reason=f"no GPU test ran: {REASON}")
 
-KERNELS = """
-#include "include/math.cuh"
-#include "include/reduce.cuh"
-#include "include/rng.cuh"
-
-// add_scaled: out += scale * x.
-// launch: threads N, block 128
-// updates: out
-extern "C" __global__ void add_scaled(const float* x, float* out, float scale, int N) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < N) out[i] = fmaf(scale, x[i], out[i]);
-}
-
-// unfused: x * y + x with two roundings.
-// launch: threads N, block 128
-extern "C" __global__ void unfused(const float* x, const float* y, float* out, int N) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < N) out[i] = x[i] * y[i] + x[i];
-}
-
-// reductions: sum, largest, smallest, scan of one block's values.
-// launch: blocks 1, block N
-extern "C" __global__ void reductions(const float* x, float* sum, float* top, float* low, int* scan, int* total) {
-    __shared__ float scratch[32];
-    __shared__ int counts[32];
-    int t = threadIdx.x;
-    sum[t] = block_sum(x[t], scratch);
-    top[t] = block_max(x[t], scratch);
-    low[t] = block_min(x[t], scratch);
-    int all;
-    scan[t] = block_exclusive_scan_int(t % 7, counts, &all);
-    total[t] = all;
-}
-
-// draw: one uniform number per state.
-// launch: threads N, block 64
-// updates: states
-extern "C" __global__ void draw(unsigned int* states, float* out, int N) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < N) out[i] = uniform01(states + i);
-}
-
-// stray: writes far outside.
-// launch: threads 1, block 1
-extern "C" __global__ void stray(float* out) { out[1LL << 40] = 1.0f; }
-"""
+SAMPLE = Path(__file__).parent / "kernels" / "gpu_sample.cu"
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +27,8 @@ def device():
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kernels") / "sample.cu"
-    path.write_text(KERNELS)
-    return {c.name: c for c in parse_file(path)}
+def kernels():
+    return {c.name: c for c in parse_file(SAMPLE)}
 
 
 def launch(contract, grid, block, *args):
@@ -324,13 +279,8 @@ def test_description_and_timing(device, kernels):
     assert len(times) == 5 and all(t > 0 for t in times)
 
 
-def test_a_stray_write_is_a_kernel_fault(tmp_path):
+def test_a_stray_write_is_a_kernel_fault():
     """In a process of its own: a fault ends the process's use of the GPU."""
-    import subprocess
-    import sys
-
-    path = tmp_path / "stray.cu"
-    path.write_text(KERNELS)
     script = f"""
 from pathlib import Path
 import numpy as np
@@ -338,7 +288,7 @@ from foxhunt_cli.device.base import KernelFault, Launch
 from foxhunt_cli.device.cuda import CudaDevice
 from foxhunt_cli.kernels.contract import parse_file
 device = CudaDevice(0)
-contract = {{c.name: c for c in parse_file(Path({str(path)!r}))}}["stray"]
+contract = {{c.name: c for c in parse_file(Path({str(SAMPLE)!r}))}}["stray"]
 try:
     device.plan([Launch(contract, 1, 1, 0, (device.zeros(8, np.float32),))], use_graph=False).run()
     device.synchronize()
