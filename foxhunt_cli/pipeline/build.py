@@ -1,6 +1,6 @@
 """Turns the ordered list into operations of a device: resolves names, checks, freezes.
 
-Owns no order and no arithmetic: the order is in ``rollout.py``, ``learn.py`` and the networks.
+Owns no order and no arithmetic: the order is in ``iteration.py`` and what it is made of.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The training loop, evaluation and the benchmarks are all made of engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class Engine:
 
     kernels: those whose work an iteration does, launched on their own or within a fused one. slots: what those write
     that take the number of their slot.
+    operations: how many the plan has.
     prefill: the plan of the first ``prefill_iterations`` iterations, in which the critic does not learn yet.
     drift: measures how old stored encodings are, before every DRIFT_EVERY-th iteration from then on.
     """
@@ -69,12 +70,12 @@ class Engine:
     arrays: dict[str, Any]
     layout: Layout
     kernels: tuple[str, ...]
+    slots: dict[str, set[int]]
     plan: Plan
     operations: int
-    prefill: Plan | None = None
-    prefill_iterations: int = 0
-    drift: Plan | None = None
-    slots: dict[str, set[int]] = field(default_factory=dict)
+    prefill: Plan | None
+    prefill_iterations: int
+    drift: Plan | None
     done: int = 0
     drained: int = 0
 
@@ -93,9 +94,9 @@ class Engine:
         """ISV copies since the last drain, oldest first, float32 [n, ISV_SIZE]. Waits for the device."""
         ring = self.device.download(self.arrays["diag_ring"])
         head = int(self.device.download(self.arrays["diag_head"])[0])
-        fresh = [ring[i % RING] for i in range(max(self.drained, head - RING), head)]
+        lines = [ring[i % RING] for i in range(max(self.drained, head - RING), head)]
         self.drained = head
-        return np.array(fresh, np.float32).reshape(len(fresh), ring.shape[1])
+        return np.array(lines, np.float32).reshape(len(lines), ring.shape[1])
 
     def another(
         self, config: RunConfig, data: PreparedData, steps: Callable[[Shape], Sequence[Step]], extra: Mapping[str, Any]
@@ -143,7 +144,8 @@ def build_engine(
 ) -> Engine:
     """Allocate, seed and record. ``extra`` adds device arrays by name (shared weights, a baseline's signal column).
 
-    fusion: which fused kernels run, where it is not for config and device to say.
+    fusion: which fused kernels run, where it is not for config and device to say. Raises DataError where the data are
+    too short for the configuration, DeviceError, ConfigError.
     """
     shape, dims = shape_of(config, device), dimensions(config, data)
     shape = replace(shape, fusion=fusion) if fusion else shape
@@ -161,25 +163,25 @@ def build_engine(
     wanted = names_of([*listed, *drift]) - set(arrays)
     arrays.update(allocate(device, [table[n] for n in table if n in wanted], dims))
     _seed(device, arrays, config, data)
-    recorded = {"use_graph": config.graph, "branches": config.branches}
-    operations = build(listed, arrays, dims, device)
-    engine = Engine(
-        device,
-        dims,
-        arrays,
-        layout,
-        _kernels_done([steps, *([fresh.drift] if drifts else [])], shape),
-        device.plan(operations, **recorded),
-        len(operations),
+
+    def recorded(steps: Sequence[Step]) -> Plan:
+        operations = build(steps, arrays, dims, device)
+        return device.plan(operations, use_graph=config.graph, branches=config.branches)
+
+    fills = steps is training and shape.critic
+    return Engine(
+        device=device,
+        dims=dims,
+        arrays=arrays,
+        layout=layout,
+        kernels=_kernels_done([steps, *([fresh.drift] if drifts else [])], shape),
+        slots=slots_of(steps(replace(shape, fusion="none"))),
+        plan=recorded(listed),
+        operations=len(listed),
+        prefill=recorded(training(shape, learn_critic=False)) if fills else None,
+        prefill_iterations=prefill_iterations(config) if fills else 0,
+        drift=recorded(drift) if drift else None,
     )
-    if steps is training and shape.critic:
-        first = build(training(shape, learn_critic=False), arrays, dims, device)
-        engine.prefill = device.plan(first, **recorded)
-        engine.prefill_iterations = prefill_iterations(config)
-    engine.slots = slots_of(steps(replace(shape, fusion="none")))
-    if drift:
-        engine.drift = device.plan(build(drift, arrays, dims, device), **recorded)
-    return engine
 
 
 def _kernels_done(lists: Sequence[Callable[[Shape], Sequence[Step]]], shape: Shape) -> tuple[str, ...]:
@@ -195,7 +197,7 @@ def prefill_iterations(config: RunConfig) -> int:
 
 
 def compile_run(device: Device, config: RunConfig, progress: Progress | None = None) -> None:
-    """Compile every kernel of a training run in one go: preparation, training, evaluation."""
+    """Compile every kernel of a training run in one go: preparation, training, evaluation. Raises DeviceError."""
     shape = shape_of(config, device)
     lists = [training, playing, following, judging, *([playing_by_value] if shape.critic else [])]
     lists += [fresh.drift] if shape.drifts else []
@@ -209,7 +211,8 @@ def _parameters(
 ) -> tuple[Layout, dict[str, Any]]:
     """The flat vectors, their two spans, the code tables, and a view of every tensor, gradient and target copy.
 
-    The on-policy tensors come first, the critic's after them, so that each update owns a contiguous span.
+    The on-policy tensors come first, the critic's after them, so that each update owns a contiguous span. Their chunks
+    are counted in ``dims``.
     """
     sigma0 = float(seed_values(config.isv, config.preset)[number("NOISY_SIGMA0")])
     policy = learn.parameters(shape)
@@ -235,7 +238,7 @@ def _parameters(
 
 
 def _targets(device: Device, layout: Layout, start: np.ndarray, dims: dict[str, int | float]) -> dict[str, Any]:
-    """The target vector, equal to the online tensors at the start, and its views."""
+    """The target vector, equal to the online tensors at the start, and its views; counts its chunks in ``dims``."""
     copies = target.target_layout(layout, dims)
     chunks = target.target_chunks(layout, copies)
     dims["N_TARGET_CHUNKS"] = len(chunks)
