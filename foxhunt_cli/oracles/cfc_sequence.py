@@ -113,68 +113,70 @@ def _distance(want: np.ndarray, got: np.ndarray) -> float:
     return float(np.linalg.norm(want - got) / np.linalg.norm(want)) if want.shape == got.shape else np.inf
 
 
-def judge(t: Trial, case: str, rig: Sequence, fusion: Fusion, bound: float) -> dict[str, np.ndarray]:
+def judge(trial: Trial, case: str, rig: Sequence, fusion: Fusion, bound: float) -> dict[str, np.ndarray]:
     """One pass forward and backward against float64."""
     want = _reference(rig)
     forward = rig.forward(fusion)
     got = {**{name: forward[name] for name in _KEPT}, "kept gates": forward["cfc_gates"][..., : 3 * H]}
     got |= rig.backward(fusion)
     for name, value in want.items():
-        t.close(f"{case}: {name}, relative L2", 0.0, _distance(value, got[name]), bound)
+        trial.close(f"{case}: {name}, relative L2", 0.0, _distance(value, got[name]), bound)
     return forward | got
 
 
 @oracle("encoder")
-def cfc_steps_match_float64(t: Trial) -> None:
+def cfc_steps_match_float64(trial: Trial) -> None:
     for W, T, B in SIZES[:5]:
-        judge(t, f"W {W}, T {T}, B {B}", Sequence(t, W, T, B), "none", t.bound(FLOAT32, TF32))
+        judge(trial, f"W {W}, T {T}, B {B}", Sequence(trial, W, T, B), "none", trial.bound(FLOAT32, TF32))
 
 
 @oracle("encoder")
-def cfc_sequence_matches_float64_and_the_steps(t: Trial) -> None:
+def cfc_sequence_matches_float64_and_the_steps(trial: Trial) -> None:
     """Every buffer of one kernel against the reference and against what the steps leave."""
-    t.needs_tensor_cores()
+    trial.needs_tensor_cores()
     for W, T, B in SIZES:
         case = f"W {W}, T {T}, B {B}"
-        rig = Sequence(t, W, T, B)
-        fused = judge(t, f"{case}, fused", rig, "tf32", TF32)
-        t.equal(f"{case}: the fourth part of the gates is left", POISON, rig.forward("tf32")["cfc_gates"][..., 3 * H :])
+        rig = Sequence(trial, W, T, B)
+        fused = judge(trial, f"{case}, fused", rig, "tf32", TF32)
+        trial.equal(
+            f"{case}: the fourth part of the gates is left", POISON, rig.forward("tf32")["cfc_gates"][..., 3 * H :]
+        )
         steps = {**rig.forward("none"), **rig.backward("none")}
         for name in (*_KEPT, *_GRADIENTS):
             distance = _distance(steps[name], fused[name])
-            t.close(f"{case}: {name} against the steps, relative L2", 0.0, distance, 2 * TF32)
+            trial.close(f"{case}: {name} against the steps, relative L2", 0.0, distance, 2 * TF32)
 
 
 @oracle("encoder")
-def cfc_forward_of_many_rows_matches_float64(t: Trial) -> None:
+def cfc_forward_of_many_rows_matches_float64(trial: Trial) -> None:
     """The form for many rows, of few and of many; the same bits without keeping, and twice."""
-    t.needs_tensor_cores()
+    trial.needs_tensor_cores()
     for W, T, B in (*SIZES[:5], SIZES[-1]):
-        case, rig = f"W {W}, T {T}, B {B}", Sequence(t, W, T, B, cfc.WIDE_FROM)
-        found = judge(t, case, rig, "tf32", TF32)
+        case, rig = f"W {W}, T {T}, B {B}", Sequence(trial, W, T, B, cfc.WIDE_FROM)
+        found = judge(trial, case, rig, "tf32", TF32)
         encoded = rig.forward("tf32", _ENCODE)["encode_h"]
-        t.equal(f"{case}: h without keeping", found["h"], encoded)
-        t.equal(f"{case}: h, twice", encoded, rig.forward("tf32", _ENCODE)["encode_h"])
+        trial.equal(f"{case}: h without keeping", found["h"], encoded)
+        trial.equal(f"{case}: h, twice", encoded, rig.forward("tf32", _ENCODE)["encode_h"])
 
 
 @oracle("encoder")
-def cfc_sequence_depends_on_nothing_but_the_row(t: Trial) -> None:
+def cfc_sequence_depends_on_nothing_but_the_row(trial: Trial) -> None:
     """Twice the same bits; the same in tiles of four and eight rows, one and two a block; the same without keeping."""
-    t.needs_tensor_cores()
+    trial.needs_tensor_cores()
     W, T = 6, 3
-    results = [_row_results(Sequence(t, W, T, B)) for B in (265, 265, 1, 531, 1061)]
+    results = [_row_results(Sequence(trial, W, T, B)) for B in (265, 265, 1, 531, 1061)]
     for name, value in results[0].items():
-        t.equal(f"{name}: two runs", value, results[1][name])
+        trial.equal(f"{name}: two runs", value, results[1][name])
         for other in results[2:]:
             rows = min(value.shape[1], other[name].shape[1])
-            t.equal(f"{name}: with {other[name].shape[1]} rows", value[:, :rows], other[name][:, :rows])
-    rig = Sequence(t, W, T, 33)
+            trial.equal(f"{name}: with {other[name].shape[1]} rows", value[:, :rows], other[name][:, :rows])
+    rig = Sequence(trial, W, T, 33)
     kept, encoded = rig.forward("tf32")["h"], rig.forward("tf32", _ENCODE)["encode_h"]
-    t.equal("h without keeping", kept, encoded)
+    trial.equal("h without keeping", kept, encoded)
     target = rig.forward("tf32", _ENCODE, "target_")["encode_h"]
-    t.true("the target's weights give another h", np.any(target != encoded))
+    trial.true("the target's weights give another h", np.any(target != encoded))
     distance = _distance(rig.forward("none", _ENCODE, "target_")["encode_h"], target)
-    t.close("by the target's weights against the steps, relative L2", 0.0, distance, 2 * TF32)
+    trial.close("by the target's weights against the steps, relative L2", 0.0, distance, 2 * TF32)
 
 
 def _row_results(rig: Sequence) -> dict[str, np.ndarray]:
@@ -183,17 +185,17 @@ def _row_results(rig: Sequence) -> dict[str, np.ndarray]:
 
 
 @oracle("encoder")
-def cfc_sequence_lets_nan_through_to_its_row(t: Trial) -> None:
+def cfc_sequence_lets_nan_through_to_its_row(trial: Trial) -> None:
     """A NaN input spoils its row from its snapshot on, and backward all of it, and no other row."""
-    t.needs_tensor_cores()
-    rig = Sequence(t, 8, 7, 20)
+    trial.needs_tensor_cores()
+    rig = Sequence(trial, 8, 7, 20)
     plain = _row_results(rig)
     x = rig.get("m2_out")
     x[3, 5, 17] = np.nan
     rig.set("m2_out", x)
     spoilt = _row_results(rig)
-    t.true("h of its row, from then on", np.isnan(spoilt["h"][3:, 5]).all())
-    t.equal("h of its row, before", plain["h"][:3, 5], spoilt["h"][:3, 5])
-    t.true("the gradient of its row", np.isnan(spoilt["cfc_pre"][:, 5]).all())
+    trial.true("h of its row, from then on", np.isnan(spoilt["h"][3:, 5]).all())
+    trial.equal("h of its row, before", plain["h"][:3, 5], spoilt["h"][:3, 5])
+    trial.true("the gradient of its row", np.isnan(spoilt["cfc_pre"][:, 5]).all())
     for name, value in plain.items():
-        t.equal(f"{name} of the other rows", np.delete(value, 5, 1), np.delete(spoilt[name], 5, 1))
+        trial.equal(f"{name} of the other rows", np.delete(value, 5, 1), np.delete(spoilt[name], 5, 1))

@@ -27,25 +27,25 @@ def distance(want: np.ndarray, got: np.ndarray) -> float:
     return float(np.linalg.norm(want - got) / (np.linalg.norm(want) or 1.0)) if want.shape == got.shape else np.inf
 
 
-def compare_forward(t: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
+def compare_forward(trial: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> dict[str, np.ndarray]:
     """Both forward kernels against the steps; inputs and what the first one left come back."""
-    want = steps_forward(t, inputs, W, B)
-    got = t.run("mamba2_chunk_forward", inputs, W=W, B=B)
+    want = steps_forward(trial, inputs, W, B)
+    got = trial.run("mamba2_chunk_forward", inputs, W=W, B=B)
     for name in _KEPT:
-        t.close(f"{case}: {name}, relative L2", 0.0, distance(want[name], got[name]), TF32)
-    alone = t.run("mamba2_chunk_forward_only", inputs, W=W, B=B)
-    t.equal(f"{case}: norm, forward only", got["norm"], alone["norm"])
+        trial.close(f"{case}: {name}, relative L2", 0.0, distance(want[name], got[name]), TF32)
+    alone = trial.run("mamba2_chunk_forward_only", inputs, W=W, B=B)
+    trial.equal(f"{case}: norm, forward only", got["norm"], alone["norm"])
     return inputs | got
 
 
-def compare_backward(t: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> None:
+def compare_backward(trial: Trial, case: str, inputs: dict[str, np.ndarray], W: int, B: int) -> None:
     """The backward kernel, after its forward, against the steps after theirs."""
-    want = steps_backward(t, steps_forward(t, inputs, W, B), W, B)
-    got = t.run("mamba2_chunk_backward", compare_forward(t, case, inputs, W, B), W=W, B=B)
+    want = steps_backward(trial, steps_forward(trial, inputs, W, B), W, B)
+    got = trial.run("mamba2_chunk_backward", compare_forward(trial, case, inputs, W, B), W=W, B=B)
     edges = np.cumsum([0, *_COLUMNS.values()])
     for name, first, end in zip(_COLUMNS, edges[:-1], edges[1:], strict=True):
         pair = (array["grad_proj"][..., first:end] for array in (want, got))
-        t.close(f"{case}: gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
+        trial.close(f"{case}: gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
     sums = {
         "taps and bias": want["grad_conv"].reshape(B, -1),
         "dt_bias": want["grad_proj"][..., H + XBC :].sum(0),
@@ -55,50 +55,50 @@ def compare_backward(t: Trial, case: str, inputs: dict[str, np.ndarray], W: int,
     }
     parts = np.split(got["parts"], np.cumsum([(TAPS + 1) * XBC, HEADS, HEADS, HEADS]), -1)
     for (name, value), part in zip(sums.items(), parts, strict=True):
-        t.close(f"{case}: {name}, a row, relative L2", 0.0, distance(value, part), SIGNED)
+        trial.close(f"{case}: {name}, a row, relative L2", 0.0, distance(value, part), SIGNED)
 
 
-def compare_sizes(t: Trial, sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
+def compare_sizes(trial: Trial, sizes: tuple[tuple[int, int], ...] = SIZES) -> None:
     """Forward and backward at several sizes, with the step sizes that training starts at."""
     for W, B in sizes:
         inputs = block_inputs(W, B)
         inputs["dt_bias"] -= 2.0
-        compare_backward(t, f"W {W}, B {B}", inputs, W, B)
+        compare_backward(trial, f"W {W}, B {B}", inputs, W, B)
 
 
-def compare_decays(t: Trial) -> None:
+def compare_decays(trial: Trial) -> None:
     """Heads that forget everything at once, nothing at all, and in between."""
     W, B = 19, 2
     inputs = block_inputs(W, B)
     inputs["dt_bias"] = np.array([-30.0, -12.0, -6.0, -2.0, 0.0, 4.0, 40.0, 300.0], np.float32)
     inputs["a_log"] = np.array([0.0, 3.0, -3.0, 0.0, 1.0, 2.0, 0.0, 3.0], np.float32)
-    compare_forward(t, "decays", inputs, W, B)
-    chunk = t.run("mamba2_chunk_backward", inputs | t.run("mamba2_chunk_forward", inputs, W=W, B=B), W=W, B=B)
-    want = steps_backward(t, steps_forward(t, inputs, W, B), W, B)
+    compare_forward(trial, "decays", inputs, W, B)
+    chunk = trial.run("mamba2_chunk_backward", inputs | trial.run("mamba2_chunk_forward", inputs, W=W, B=B), W=W, B=B)
+    want = steps_backward(trial, steps_forward(trial, inputs, W, B), W, B)
     for name in ("grad_proj", "parts"):
-        t.true(f"{name} is finite", np.isfinite(chunk[name]).all())
+        trial.true(f"{name} is finite", np.isfinite(chunk[name]).all())
     for name, columns in (("z, x, B and C", slice(0, H + XBC)), ("dt", slice(H + XBC, None))):
         pair = (array["grad_proj"][..., columns] for array in (want, chunk))
-        t.close(f"gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
+        trial.close(f"gradient of {name}, relative L2", 0.0, distance(*pair), TF32)
 
 
-def compare_rows(t: Trial) -> None:
+def compare_rows(trial: Trial) -> None:
     """A row depends on nothing but itself, and a NaN spoils no other row and no chunk before its own."""
     W, B = 40, 3
     inputs = block_inputs(W, B)
     spoilt = {**inputs, "proj": inputs["proj"].copy()}
     spoilt["proj"][20, 1, H + 3] = np.nan
-    clean, dirty = (a | t.run("mamba2_chunk_forward", a, W=W, B=B) for a in (inputs, spoilt))
-    t.equal("norm of the other rows", clean["norm"][:, [0, 2]], dirty["norm"][:, [0, 2]])
-    t.equal("norm of its row, chunks before", clean["norm"][:16, 1], dirty["norm"][:16, 1])
-    t.true("norm of its row, from it on", np.isnan(dirty["norm"][20:, 1]).all())
-    clean, dirty = (t.run("mamba2_chunk_backward", a, W=W, B=B) for a in (clean, dirty))
-    t.equal("gradient of the other rows", clean["grad_proj"][:, [0, 2]], dirty["grad_proj"][:, [0, 2]])
-    t.equal("parts of the other rows", clean["parts"][[0, 2]], dirty["parts"][[0, 2]])
-    t.true("parts of its row", np.isnan(dirty["parts"][1]).any())
+    clean, dirty = (a | trial.run("mamba2_chunk_forward", a, W=W, B=B) for a in (inputs, spoilt))
+    trial.equal("norm of the other rows", clean["norm"][:, [0, 2]], dirty["norm"][:, [0, 2]])
+    trial.equal("norm of its row, chunks before", clean["norm"][:16, 1], dirty["norm"][:16, 1])
+    trial.true("norm of its row, from it on", np.isnan(dirty["norm"][20:, 1]).all())
+    clean, dirty = (trial.run("mamba2_chunk_backward", a, W=W, B=B) for a in (clean, dirty))
+    trial.equal("gradient of the other rows", clean["grad_proj"][:, [0, 2]], dirty["grad_proj"][:, [0, 2]])
+    trial.equal("parts of the other rows", clean["parts"][[0, 2]], dirty["parts"][[0, 2]])
+    trial.true("parts of its row", np.isnan(dirty["parts"][1]).any())
 
 
-def compare_selection(t: Trial, shares: tuple[int, ...] = (1, 2, 8)) -> None:
+def compare_selection(trial: Trial, shares: tuple[int, ...] = (1, 2, 8)) -> None:
     """Variable selection between its two products, against the step and products in float32."""
     for tokens in (1, 15, 64, 150):
         rng = np.random.default_rng(tokens)
@@ -108,23 +108,23 @@ def compare_selection(t: Trial, shares: tuple[int, ...] = (1, 2, 8)) -> None:
         w, w_in = w / np.float32(np.sqrt(D)), w_in / np.float32(np.sqrt(D))
         names = {"x": x, "w": w, "bias": bias, "w_in": w_in, "proj": np.full((tokens, 1, PROJ), np.nan, np.float32)}
         names |= {"gate": np.full_like(x, np.nan), "out": np.full_like(x, np.nan)}
-        want = t.run("vsn_forward", names | {"gate": x @ w}, W=tokens, B=1)
+        want = trial.run("vsn_forward", names | {"gate": x @ w}, W=tokens, B=1)
         want["proj"] = want["out"] @ w_in
         for share in shares:
-            got = t.run("vsn_in_forward", names, W=tokens, B=1, share=share)
+            got = trial.run("vsn_in_forward", names, W=tokens, B=1, share=share)
             for name, value in want.items():
                 case = f"{tokens} tokens, {share} warps: {name}"
-                t.close(f"{case}, relative L2", 0.0, distance(value, got[name]), TF32)
-            alone = t.run("vsn_in_forward_only", names, W=tokens, B=1, share=share)
-            t.equal(f"{tokens} tokens, {share} warps: proj, forward only", got["proj"], alone["proj"])
+                trial.close(f"{case}, relative L2", 0.0, distance(value, got[name]), TF32)
+            alone = trial.run("vsn_in_forward_only", names, W=tokens, B=1, share=share)
+            trial.equal(f"{tokens} tokens, {share} warps: proj, forward only", got["proj"], alone["proj"])
         x[tokens // 2, 0, 3] = np.nan
-        spoilt = t.run("vsn_in_forward", names, W=tokens, B=1, share=shares[0])["proj"]
-        t.true(f"{tokens} tokens: NaN in its token", np.isnan(spoilt[tokens // 2]).all())
+        spoilt = trial.run("vsn_in_forward", names, W=tokens, B=1, share=shares[0])["proj"]
+        trial.true(f"{tokens} tokens: NaN in its token", np.isnan(spoilt[tokens // 2]).all())
         others = (np.delete(array, tokens // 2, 0) for array in (got["proj"], spoilt))
-        t.true(f"{tokens} tokens: and in no other", np.array_equal(*others))
+        trial.true(f"{tokens} tokens: and in no other", np.array_equal(*others))
 
 
-def compare_selection_backward(t: Trial) -> None:
+def compare_selection_backward(trial: Trial) -> None:
     """The gradient of the logits from that of the in-projection, against the step after a product in float32."""
     for W, B, tiles in ((1, 1, 1), (5, 3, 1), (7, 9, 4), (150, 2, 2)):
         rng = np.random.default_rng(W)
@@ -132,39 +132,39 @@ def compare_selection_backward(t: Trial) -> None:
         names = {name: rng.standard_normal(size).astype(np.float32) for name, size in shapes.items()}
         names["gate"] = np.exp(names["gate"]) / np.exp(names["gate"]).sum(-1, keepdims=True)
         grad_out = names["grad_proj"] @ names["w_in"].T
-        want = t.run("vsn_backward", {**names, "grad_out": grad_out}, W=W, B=B)["gate"]
-        got = t.run("vsn_in_backward", names | {"parts": np.zeros((tiles, D), np.float32)}, W=W, B=B, tiles=tiles)
+        want = trial.run("vsn_backward", {**names, "grad_out": grad_out}, W=W, B=B)["gate"]
+        got = trial.run("vsn_in_backward", names | {"parts": np.zeros((tiles, D), np.float32)}, W=W, B=B, tiles=tiles)
         case = f"{W * B} tokens, {tiles} blocks"
-        t.close(f"{case}: gradient of the logits, relative L2", 0.0, distance(want, got["gate"]), TF32)
+        trial.close(f"{case}: gradient of the logits, relative L2", 0.0, distance(want, got["gate"]), TF32)
         sums = got["gate"].reshape(-1, D).sum(0, dtype=np.float64)
-        t.close(f"{case}: its sums, relative L2", 0.0, distance(sums, got["parts"].sum(0, dtype=np.float64)), 1e-5)
+        trial.close(f"{case}: its sums, relative L2", 0.0, distance(sums, got["parts"].sum(0, dtype=np.float64)), 1e-5)
 
 
 @oracle("encoder")
-def vsn_in_backward_matches_the_steps(t: Trial) -> None:
-    t.needs_tensor_cores()
-    compare_selection_backward(t)
+def vsn_in_backward_matches_the_steps(trial: Trial) -> None:
+    trial.needs_tensor_cores()
+    compare_selection_backward(trial)
 
 
 @oracle("encoder")
-def vsn_in_matches_the_steps(t: Trial) -> None:
-    t.needs_tensor_cores()
-    compare_selection(t)
+def vsn_in_matches_the_steps(trial: Trial) -> None:
+    trial.needs_tensor_cores()
+    compare_selection(trial)
 
 
 @oracle("encoder")
-def mamba2_chunks_match_the_steps(t: Trial) -> None:
-    t.needs_tensor_cores()
-    compare_sizes(t, (*SIZES, (48, 300)))
+def mamba2_chunks_match_the_steps(trial: Trial) -> None:
+    trial.needs_tensor_cores()
+    compare_sizes(trial, (*SIZES, (48, 300)))
 
 
 @oracle("encoder")
-def mamba2_chunks_with_extreme_decays(t: Trial) -> None:
-    t.needs_tensor_cores()
-    compare_decays(t)
+def mamba2_chunks_with_extreme_decays(trial: Trial) -> None:
+    trial.needs_tensor_cores()
+    compare_decays(trial)
 
 
 @oracle("encoder")
-def mamba2_chunks_keep_rows_apart(t: Trial) -> None:
-    t.needs_tensor_cores()
-    compare_rows(t)
+def mamba2_chunks_keep_rows_apart(trial: Trial) -> None:
+    trial.needs_tensor_cores()
+    compare_rows(trial)

@@ -37,11 +37,11 @@ _SEED = {"preset": "seed", "batch": 5, "encoder": "mlp", "replay_batch": 32, "re
          "episode_len": 64, "synthetic": {"snapshots": 12_000}}  # fmt: skip
 
 
-def _engines(t: Trial, config: RunConfig) -> tuple[Engine, Engine]:
+def _engines(trial: Trial, config: RunConfig) -> tuple[Engine, Engine]:
     """The same run with plain kernels and with the fused ones."""
     market = load_market_data(None, config.data, config.synthetic)
     plain, fused = (
-        build_engine(t.device, config, prepare_training(t.device, market, config), fusion=fusion)
+        build_engine(trial.device, config, prepare_training(trial.device, market, config), fusion=fusion)
         for fusion in ("none", "exact")
     )
     return plain, fused
@@ -54,29 +54,29 @@ def _differing(a: Engine, b: Engine) -> list[str]:
     return [name for name, x, y in pairs if np.array(x).tobytes() != np.array(y).tobytes()]
 
 
-def _compare(t: Trial, label: str, config: RunConfig, iterations: int = 2 * EVERY) -> None:
-    plain, fused = _engines(t, config)
+def _compare(trial: Trial, label: str, config: RunConfig, iterations: int = 2 * EVERY) -> None:
+    plain, fused = _engines(trial, config)
     apart: list[str] = []
     for iteration in range(1, iterations + 1):
         plain.iterate()
         fused.iterate()
         if iteration % EVERY == 0:
             apart = apart or _differing(plain, fused)
-    t.true(f"{label}: fewer operations", fused.operations < plain.operations, fused.operations)
-    t.true(f"{label}: no array differs", not apart, apart or "none")
-    t.true(f"{label}: the critic has learned", not config.updates or plain.done > plain.prefill_iterations)
-    t.true(f"{label}: trades", int(np.array(plain.device.download(plain.arrays["fee_sides"])).sum()) > 0)
+    trial.true(f"{label}: fewer operations", fused.operations < plain.operations, fused.operations)
+    trial.true(f"{label}: no array differs", not apart, apart or "none")
+    trial.true(f"{label}: the critic has learned", not config.updates or plain.done > plain.prefill_iterations)
+    trial.true(f"{label}: trades", int(np.array(plain.device.download(plain.arrays["fee_sides"])).sum()) > 0)
 
 
 @oracle("fused")
-def iterations_with_exact_kernels_equal_plain_ones(t: Trial) -> None:
+def iterations_with_exact_kernels_equal_plain_ones(trial: Trial) -> None:
     """Latencies, rewards, kinds of hindsight, controllers on and off; every array, bit for bit."""
     for label, choice in _CHOICES.items():
-        _compare(t, label, RunConfig.model_validate({**_SMALL, "isv": _LIVELY, **choice}))
+        _compare(trial, label, RunConfig.model_validate({**_SMALL, "isv": _LIVELY, **choice}))
 
 
 @oracle("fused")
-def iterations_of_preset_seed_equal_plain_ones(t: Trial) -> None:
+def iterations_of_preset_seed_equal_plain_ones(trial: Trial) -> None:
     """One step an iteration, entry gates, every controller on."""
     isv = {"p_min": 0.05, "gate_warmup_steps": 8.0}
-    _compare(t, "preset seed", RunConfig.model_validate({**_SEED, "isv": isv}), 4 * EVERY)
+    _compare(trial, "preset seed", RunConfig.model_validate({**_SEED, "isv": isv}), 4 * EVERY)

@@ -56,90 +56,90 @@ def _adjoint_states(a: dict[str, np.ndarray]) -> np.ndarray:
 
 
 @oracle("encoder")
-def mamba2_conv_forward_is_causal_and_right(t: Trial) -> None:
+def mamba2_conv_forward_is_causal_and_right(trial: Trial) -> None:
     a = _block(3)
-    got = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
+    got = trial.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
     d = _doubles(a)
-    t.close("SiLU(conv)", formulas.silu(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"])), got, 5 * ELEMENT)
+    trial.close("SiLU(conv)", formulas.silu(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"])), got, 5 * ELEMENT)
     a["proj"][3] += 1.0
-    later = t.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
-    t.equal("snapshots before a change are untouched", got[:3], later[:3])
-    t.true("four snapshots see it", all(np.any(got[w] != later[w]) for w in range(3, 3 + TAPS)))
-    t.equal("the fifth does not", got[3 + TAPS :], later[3 + TAPS :])
+    later = trial.run("mamba2_conv_forward", a, W=W, B=B)["xbc"]
+    trial.equal("snapshots before a change are untouched", got[:3], later[:3])
+    trial.true("four snapshots see it", all(np.any(got[w] != later[w]) for w in range(3, 3 + TAPS)))
+    trial.equal("the fifth does not", got[3 + TAPS :], later[3 + TAPS :])
 
 
 @oracle("encoder")
-def mamba2_dt_forward_gives_steps_and_decays(t: Trial) -> None:
+def mamba2_dt_forward_gives_steps_and_decays(trial: Trial) -> None:
     a = _block(4)
     a["proj"][0, 0, H + XBC :] = (-100, -30, -5, 0, 5, 30, 88, 100)
-    got = t.run("mamba2_dt_forward", a, W=W, B=B)
+    got = trial.run("mamba2_dt_forward", a, W=W, B=B)
     d = _doubles(a)
     dt = np.logaddexp(0.0, d["proj"][..., H + XBC :] + d["dt_bias"])
-    t.close("dt / max(dt, 1)", dt / np.maximum(dt, 1), got["dt"] / np.maximum(dt, 1), ELEMENT)
-    t.close("decay", np.exp(-np.exp(d["a_log"]) * dt), got["decay"], SUM)
+    trial.close("dt / max(dt, 1)", dt / np.maximum(dt, 1), got["dt"] / np.maximum(dt, 1), ELEMENT)
+    trial.close("decay", np.exp(-np.exp(d["a_log"]) * dt), got["decay"], SUM)
 
 
 @oracle("encoder")
-def mamba2_scan_forward_matches_recurrence(t: Trial) -> None:
+def mamba2_scan_forward_matches_recurrence(trial: Trial) -> None:
     a = _block(5)
     d = _doubles(a)
     own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
-    got = t.run("mamba2_scan_forward", a, W=W, B=B)["s"]
-    t.close("s + own share", formulas.scan(d["xbc"], d["dt"], d["decay"]), got + own, 2 * SUM)
+    got = trial.run("mamba2_scan_forward", a, W=W, B=B)["s"]
+    trial.close("s + own share", formulas.scan(d["xbc"], d["dt"], d["decay"]), got + own, 2 * SUM)
     a["decay"] = 0 * a["decay"]
-    t.equal("decay 0: nothing of the past", 0.0, t.run("mamba2_scan_forward", a, W=W, B=B)["s"])
+    trial.equal("decay 0: nothing of the past", 0.0, trial.run("mamba2_scan_forward", a, W=W, B=B)["s"])
 
 
 @oracle("encoder")
-def mamba2_scan_backward_matches_adjoint(t: Trial) -> None:
+def mamba2_scan_backward_matches_adjoint(trial: Trial) -> None:
     a = _block(6)
     a["decay"] = np.exp(-np.exp(a["a_log"]) * a["dt"]).astype(np.float32)
     d = _doubles(a)
     state, grad = formulas.states(d["xbc"], d["dt"], d["decay"]), _adjoint_states(d)
     x, ds = (v.reshape(W, B, HEADS, HEAD_DIM) for v in (d["xbc"][..., :H], d["grad_y"]))
     b_map = d["xbc"][..., H : H + STATE]
-    bc = t.run("mamba2_scan_backward_bc", a, W=W, B=B)["grad_bc"]
+    bc = trial.run("mamba2_scan_backward_bc", a, W=W, B=B)["grad_bc"]
     grad_b = np.einsum("wbhpn,wbhp,wbh->wbhn", grad, x, d["dt"])
-    t.close("dB, a head", grad_b, bc[:, :, 0], 4 * SUM)
-    t.close("dC, a head", np.einsum("wbhpn,wbhp->wbhn", state, ds), bc[:, :, 1], 4 * SUM)
+    trial.close("dB, a head", grad_b, bc[:, :, 0], 4 * SUM)
+    trial.close("dC, a head", np.einsum("wbhpn,wbhp->wbhn", state, ds), bc[:, :, 1], 4 * SUM)
     dt_x = np.einsum("wbhpn,wbn->wbhp", grad, b_map)
     own = formulas.own_share(d["xbc"], d["dt"]) * d["xbc"][..., :H]
     a["s"] = (formulas.scan(d["xbc"], d["dt"], d["decay"]) - own).astype(np.float32)
-    a["grad_x"] = t.run("mamba2_scan_backward_x", a, W=W, B=B)["grad_x"]
+    a["grad_x"] = trial.run("mamba2_scan_backward_x", a, W=W, B=B)["grad_x"]
     own_x = np.sum(b_map * d["xbc"][..., H + STATE :], -1, keepdims=True) * d["grad_y"]
-    t.close("d(dt x), own share added", dt_x.reshape(W, B, H), a["grad_x"] + own_x, 4 * SUM)
+    trial.close("d(dt x), own share added", dt_x.reshape(W, B, H), a["grad_x"] + own_x, 4 * SUM)
     before = np.concatenate([0 * state[:1], state[:-1]])
     log_decay = d["decay"] * np.sum(grad * before, (-1, -2))
     rate = np.exp(d["a_log"])
     dt_total = np.sum(dt_x * x, -1) - rate * log_decay
-    got = t.run("mamba2_scan_backward_dt", a, W=W, B=B)
-    t.close("d dt_raw", dt_total * -np.expm1(-d["dt"]), got["grad_proj"][..., H + XBC :], 10 * SUM)
-    t.close("d a_log", np.sum(-rate * d["dt"] * log_decay, 0), got["grad_head"][:, 0], 20 * SUM)
-    t.close("d skip", np.sum(ds * x, (0, -1)), got["grad_head"][:, 1], 4 * SUM)
+    got = trial.run("mamba2_scan_backward_dt", a, W=W, B=B)
+    trial.close("d dt_raw", dt_total * -np.expm1(-d["dt"]), got["grad_proj"][..., H + XBC :], 10 * SUM)
+    trial.close("d a_log", np.sum(-rate * d["dt"] * log_decay, 0), got["grad_head"][:, 0], 20 * SUM)
+    trial.close("d skip", np.sum(ds * x, (0, -1)), got["grad_head"][:, 1], 4 * SUM)
 
 
 @oracle("encoder")
-def mamba2_norm_forward_and_backward(t: Trial) -> None:
+def mamba2_norm_forward_and_backward(trial: Trial) -> None:
     a = _block(7)
     d = _doubles(a)
-    forward = t.run("mamba2_norm_forward", a, W=W, B=B)
+    forward = trial.run("mamba2_norm_forward", a, W=W, B=B)
     through = formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
     full, z = d["s"] + through * d["xbc"][..., :H], d["proj"][..., :H]
     norm = formulas.gated_norm(full, d["proj"], d["norm_w"])
-    t.close("norm", norm, forward["norm"], 10 * ELEMENT)
+    trial.close("norm", norm, forward["norm"], 10 * ELEMENT)
     u = full * formulas.silu(z)
     r = 1.0 / np.sqrt(np.mean(u * u, -1, keepdims=True) + formulas.NORM_EPS)
     a["rstd"], a["norm"] = r[..., 0].astype(np.float32), norm.astype(np.float32)
-    got = t.run("mamba2_norm_backward", a, W=W, B=B)
+    got = trial.run("mamba2_norm_backward", a, W=W, B=B)
     weighted = d["norm_w"] * d["grad"]
     du = r * weighted - u * r**3 * np.mean(u * weighted, -1, keepdims=True)
-    t.close("dy", du * formulas.silu(z), got["grad"], SUM)
-    t.close("dz", du * full * formulas.silu_slope(z), got["grad_proj"][..., :H], SUM)
-    t.close("d norm_w, a token", d["grad"] * u * r, got["norm"], SUM)
+    trial.close("dy", du * formulas.silu(z), got["grad"], SUM)
+    trial.close("dz", du * full * formulas.silu_slope(z), got["grad_proj"][..., :H], SUM)
+    trial.close("d norm_w, a token", d["grad"] * u * r, got["norm"], SUM)
 
 
 @oracle("encoder")
-def mamba2_conv_backward_is_the_transpose(t: Trial) -> None:
+def mamba2_conv_backward_is_the_transpose(trial: Trial) -> None:
     a = _block(8)
     d = _doubles(a)
     step, through = d["dt"].repeat(HEAD_DIM, -1), formulas.own_share(d["xbc"], d["dt"]) + np.repeat(d["skip"], HEAD_DIM)
@@ -149,8 +149,8 @@ def mamba2_conv_backward_is_the_transpose(t: Trial) -> None:
     grad = after * formulas.silu_slope(formulas.convolve(d["proj"], d["conv_w"], d["conv_b"]))
     inputs = np.concatenate([np.zeros((TAPS - 1, B, XBC)), d["proj"][..., H : H + XBC]])
     padded = np.concatenate([grad, np.zeros((TAPS - 1, B, XBC))])
-    got = t.run("mamba2_conv_backward", a, W=W, B=B)
+    got = trial.run("mamba2_conv_backward", a, W=W, B=B)
     want = sum(d["conv_w"][k] * padded[TAPS - 1 - k : TAPS - 1 - k + W] for k in range(TAPS))
-    t.close("d proj", want, got["grad_proj"][..., H : H + XBC], 2 * SUM)
+    trial.close("d proj", want, got["grad_proj"][..., H : H + XBC], 2 * SUM)
     taps = np.stack([(grad * inputs[k : k + W]).sum(0) for k in range(TAPS)] + [grad.sum(0)], 1)
-    t.close("d taps and bias, a row", taps, got["grad_conv"], 4 * SUM)
+    trial.close("d taps and bias, a row", taps, got["grad_conv"], 4 * SUM)

@@ -14,14 +14,14 @@ from foxhunt_cli.train.prepare import prepare_training
 ITERATIONS = 14  # the critic learns from the eleventh on
 
 
-def engine(t: Trial, seed: int = 0, encoder: str = "mlp") -> Engine:
+def engine(trial: Trial, seed: int = 0, encoder: str = "mlp") -> Engine:
     """A small run with every part of the default one."""
     config = RunConfig.model_validate(
         {"batch": 4, "rollout": 4, "seed": seed, "encoder": encoder, "replay_batch": 32, "updates": 2}
         | {"synthetic": {"snapshots": 12_000}, "replay_capacity": 1024, "isv": {"p_min": 0.05}}
     )
     market = load_market_data(None, config.data, config.synthetic)
-    return build_engine(t.device, config, prepare_training(t.device, market, config))
+    return build_engine(trial.device, config, prepare_training(trial.device, market, config))
 
 
 def differing(a: Engine, b: Engine) -> list[str]:
@@ -31,27 +31,27 @@ def differing(a: Engine, b: Engine) -> list[str]:
 
 
 @oracle("rollout")
-def recorded_iterations_equal_eager_ones(t: Trial) -> None:
+def recorded_iterations_equal_eager_ones(trial: Trial) -> None:
     """Parameters, optimiser, replay, accounts, random states and the ISV after 14 iterations, bit for bit."""
     for encoder in ("mlp", "full"):
-        recorded, eager = engine(t, encoder=encoder), engine(t, encoder=encoder)
+        recorded, eager = engine(trial, encoder=encoder), engine(trial, encoder=encoder)
         for _ in range(ITERATIONS):
             recorded.iterate()
             eager.current_plan().run_eager()
             eager.done += 1
-        t.true(f"{encoder}: the critic has learned", recorded.done > recorded.prefill_iterations)
-        t.equal(f"{encoder}: arrays that differ", 0, len(differing(recorded, eager)))
+        trial.true(f"{encoder}: the critic has learned", recorded.done > recorded.prefill_iterations)
+        trial.equal(f"{encoder}: arrays that differ", 0, len(differing(recorded, eager)))
 
 
 @oracle("rollout")
-def a_seed_decides_a_run(t: Trial) -> None:
+def a_seed_decides_a_run(trial: Trial) -> None:
     """Two runs of one seed are the same bits; another seed is another run; everything stays finite."""
-    first, second, other = engine(t), engine(t), engine(t, seed=1)
+    first, second, other = engine(trial), engine(trial), engine(trial, seed=1)
     for _ in range(ITERATIONS):
         for run in (first, second, other):
             run.iterate()
-    t.equal("arrays that differ, one seed", 0, len(differing(first, second)))
-    t.true("another seed differs", "params" in differing(first, other))
+    trial.equal("arrays that differ, one seed", 0, len(differing(first, second)))
+    trial.true("another seed differs", "params" in differing(first, other))
     isv = first.drain()
-    t.true("finite", bool(np.isfinite(isv).all()))
-    t.equal("steps counted", np.arange(1, ITERATIONS + 1) * 4.0, isv[:, 608])
+    trial.true("finite", bool(np.isfinite(isv).all()))
+    trial.equal("steps counted", np.arange(1, ITERATIONS + 1) * 4.0, isv[:, 608])

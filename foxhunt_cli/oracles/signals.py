@@ -95,9 +95,8 @@ def event_counters_count_bits(trial: Trial) -> None:
         reason = rng.integers(0, 128, (steps, rows)).astype(np.uint8)
         isv = trial.run("rl_event_counters", {"override_reason": reason, "isv": isv_vector()}, T=steps, B=rows)["isv"]
         trial.equal(f"T {steps}, B {rows}", [((reason & bit) > 0).sum() for bit in bits], _slots(isv, *names))
-    isv = trial.run("rl_event_counters", {"override_reason": np.full((1, 1), PENDING, np.uint8), "isv": isv}, T=1, B=1)[
-        "isv"
-    ]
+    pending = {"override_reason": np.full((1, 1), PENDING, np.uint8), "isv": isv}
+    isv = trial.run("rl_event_counters", pending, T=1, B=1)["isv"]
     trial.equal("an order under way is no gate; counts start at zero", 0, _slots(isv, *names))
 
 
