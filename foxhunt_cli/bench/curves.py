@@ -121,9 +121,7 @@ class Grower:
             self._known[key] = curve
         self.curves.append(curve)
         if self._file is not None:
-            part = self._file.with_name(f".{self._file.name}.part")
-            write_file(part, orjson.dumps({"curves": [asdict(c) for c in self._known.values()]}))
-            part.replace(self._file)
+            write_file(self._file, orjson.dumps({"curves": [asdict(c) for c in self._known.values()]}))
         return curve
 
     def _read(self) -> list[dict[str, Any]]:

@@ -85,10 +85,12 @@ def kernels(
     stages: Annotated[bool, typer.Option("--stages", help="A line for each operation instead of each stage.")] = False,
     repeats: Annotated[int, typer.Option("--repeats", min=3, help="Measurements of each stage.")] = 15,
     copy_gbps: Annotated[
-        float | None, typer.Option("--copy-gbps", help="Limit: bytes a copy moves, GB/s; measured by default.")
+        float | None,
+        typer.Option("--copy-gbps", min=0.001, help="Limit: bytes a copy moves, GB/s; measured by default."),
     ] = None,
     product_tflops: Annotated[
-        float | None, typer.Option("--product-tflops", help="Limit: of products, TFLOP/s; measured by default.")
+        float | None,
+        typer.Option("--product-tflops", min=0.001, help="Limit: of products, TFLOP/s; measured by default."),
     ] = None,
     json: Json = False,
 ) -> None:

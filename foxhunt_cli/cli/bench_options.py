@@ -32,7 +32,23 @@ Every = Annotated[int, typer.Option("--every", min=1, help="Steps between two ev
 Curves = Annotated[
     Path | None, typer.Option("-o", "--curves", metavar="FILE", help="Keep the curves there; the next call goes on.")
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Write a PNG there; needs matplotlib.")]
+
+
+def _plottable(path: Path | None) -> Path | None:
+    """Said before anything is trained: a picture that cannot be drawn. Raises MissingExtra, BadParameter."""
+    from foxhunt_cli.diag.extras import require
+
+    if path is not None:
+        if path.suffix.lower() != ".png":
+            raise typer.BadParameter(f"expected a name that ends in .png, got '{path}'")
+        require("matplotlib", "plots", "a plot")
+    return path
+
+
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE", callback=_plottable, help="Write a PNG there; needs matplotlib."),
+]
 
 
 def sizes(batches: str) -> list[int]:

@@ -219,14 +219,15 @@ def _origin(key: str, origins: Mapping[str, str]) -> str:
 
 
 def _suggestion(path: Sequence[str], model: type[BaseModel] | None) -> str:
-    """``; did you mean ...? allowed: ...`` for an unknown key of ``model``."""
+    """``; did you mean ...?`` for an unknown key of ``model``, or where nothing is near, all that are allowed."""
     if model is None:
         return ""
     allowed = sorted(model.model_fields)
     prefix = "".join(f"{part}." for part in path[:-1])
     close = difflib.get_close_matches(path[-1], allowed, n=1, cutoff=0.6)
-    meant = f"; did you mean '{prefix}{close[0]}'?" if close else ";"
-    return f"{meant} allowed: {', '.join(prefix + name for name in allowed)}"
+    if close:
+        return f"; did you mean '{prefix}{close[0]}'? ('foxhunt init' writes every key, explained)"
+    return f"; allowed: {', '.join(prefix + name for name in allowed)}"
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:

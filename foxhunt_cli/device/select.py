@@ -36,7 +36,7 @@ def select(request: str = "auto", *, precision: str | None = None, threads: int 
         return _cpu(threads, "")
     count, reason = cuda_errors.usable_gpus()
     if request == "auto" and not count:
-        return _cpu(threads, f" ({reason})")
+        return _cpu(threads, f"; {reason}")
     if not count:
         raise DeviceError(f"--device {request}: {reason}. Check that nvidia-smi lists a GPU, or use --device cpu")
     return _cuda(int(match[1] or 0), precision)

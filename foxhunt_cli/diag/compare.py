@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,11 @@ class Row:
 
 def load(sources: Sequence[Path]) -> list[Candidate]:
     """Reads the runs. Raises FileNotFoundError, RunLogError."""
-    return [_load(source) for source in sources]
+    runs = [_load(source) for source in sources]
+    names = [run.name for run in runs]
+    if len(set(names)) == len(names):
+        return runs
+    return [replace(run, name=str(run.summary.path.parent)) for run in runs]  # runs of one name in several folders
 
 
 def rows(runs: Sequence[Candidate]) -> Iterator[Row]:

@@ -24,7 +24,7 @@ def page(summary: Summary, png: bytes) -> str:
     image = base64.b64encode(png).decode()
     anomalies = "".join(_row(f"step {found.step:,}", found.what) for found in summary.anomalies) or _row("none", "")
     config = dict(flatten(part(manifest_of(summary.path), "config")))
-    settings = "".join(_row(key, str(value)) for key, value in config.items())
+    settings = "".join(_row(key, "not set" if value is None else str(value)) for key, value in config.items())
     return (
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>foxhunt: {name}</title><style>{_CSS}</style>"
         f"<h1>{name}</h1><table>{''.join(map(_verdict, verdicts(summary)))}</table>"

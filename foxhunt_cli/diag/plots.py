@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 POINTS = 512  # means a series is drawn with
 SMOOTH = 21  # points of the running mean over a noisy series
 DECADES_SHOWN = 1e-4  # of the largest value: a loss that is zero but for rounding must not flatten the others
+CONTROLLERS_SHOWN = 10  # as many as there are colours to tell apart
 SIZE_INCHES = (16.0, 11.5)
 
 
@@ -219,10 +220,13 @@ def _policy(axes: Axes, summary: Summary) -> None:
 def _controllers(axes: Axes, summary: Summary) -> None:
     axes.set_title("Controllers that moved")
     axes.set_ylabel("place between its bounds, %")
-    moved = [slot for slot in slots() if slot.kind == "control" and (s := summary.get(slot.field)) and not s.constant]
+    moving = {f"controllers.{name}" for name, series in summary.group("controllers.").items() if not series.constant}
+    moved = [slot for slot in slots() if slot.field in moving]
     if not moved:
         return _absent(axes, "none moved")
-    for slot in moved[:10]:
+    if len(moved) > CONTROLLERS_SHOWN:
+        axes.set_title(f"Controllers that moved, {CONTROLLERS_SHOWN} of {len(moved)}")
+    for slot in moved[:CONTROLLERS_SHOWN]:
         values = _means(summary.series[slot.field])
         low, high = (
             (slot.lower, slot.upper) if math.isfinite(slot.upper - slot.lower) else (0.0, float(np.nanmax(values)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
 
@@ -55,9 +56,17 @@ class Stretches:
         """Mean of each stretch, in order; NaN where it had no finite observation."""
         return [total / n if n else math.nan for total, n in zip(self.sums, self.counts, strict=True)]
 
+    def _coarse_means(self) -> list[float]:
+        """At most POINTS means, the same ones however many stretches are kept: a judgement rests on these."""
+        sums, counts = self.sums, self.counts
+        while len(sums) > POINTS:
+            sums = [a + b for a, b in zip_longest(sums[::2], sums[1::2], fillvalue=0.0)]
+            counts = [a + b for a, b in zip_longest(counts[::2], counts[1::2], fillvalue=0)]
+        return [total / n if n else math.nan for total, n in zip(sums, counts, strict=True)]
+
     def part(self, index: int, of: int) -> tuple[float, float]:
         """Mean over part ``index`` of ``of`` equal parts of the run, and its standard error; NaN where unknown."""
-        means = self.means()
+        means = self._coarse_means()
         part = means[len(means) * index // of : max(len(means) * (index + 1) // of, len(means) * index // of + 1)]
         part = [mean for mean in part if math.isfinite(mean)]
         if not part:

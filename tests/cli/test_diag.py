@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -64,6 +66,12 @@ def test_compare_shows_settings_and_figures(workplace, foxhunt):
     assert document["figures"]["steps"] == [96.0, 96.0]
 
 
+def test_runs_of_one_name_are_told_apart(workplace, foxhunt):
+    shutil.copytree("runs/demo", "elsewhere/demo")
+    document = json.loads(foxhunt("diag", "compare", "runs/demo", "elsewhere/demo", "--json")[1])
+    assert document["runs"] == ["runs/demo", "elsewhere/demo"]
+
+
 def test_tail_of_a_run_that_has_ended_ends(workplace, foxhunt):
     status, out, _ = foxhunt("diag", "tail", "runs/demo", "-n", "2")
     lines = out.splitlines()
@@ -82,6 +90,29 @@ def test_the_page_needs_nothing_else(workplace, foxhunt):
     foxhunt("diag", "plot", "runs/demo", "-o", "a.html")
     text = (workplace / "a.html").read_text()
     assert "http" not in text.replace("http-equiv", "") and "data:image/png;base64," in text
+
+
+def test_the_page_says_what_summarize_says(workplace, foxhunt):
+    foxhunt("diag", "plot", "runs/demo", "-o", "a.html")
+    text = html.unescape((workplace / "a.html").read_text())
+    said = json.loads(foxhunt("diag", "summarize", "runs/demo", "--json")[1])["verdicts"]
+    assert said and not [verdict["text"] for verdict in said if verdict["text"] not in text]
+    assert "<td>None</td>" not in text and "<td>not set</td>" in text
+
+
+def test_the_drawing_shows_the_controllers_that_summarize_counts(workplace):
+    from matplotlib import pyplot
+
+    from foxhunt_cli.diag import plots
+    from foxhunt_cli.diag.summary import summarize
+    from foxhunt_cli.diag.verdict import verdicts
+
+    summary = summarize(workplace / "runs/demo")
+    _, axes = pyplot.subplots()
+    plots._controllers(axes, summary)
+    counted = next(verdict.text for verdict in verdicts(summary) if verdict.topic == "controllers")
+    assert 0 < len(axes.lines) == int(counted.split()[0])
+    pyplot.close()
 
 
 def test_exports_hold_the_log(workplace, foxhunt):

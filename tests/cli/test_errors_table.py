@@ -146,6 +146,8 @@ TABLE = [
     ("oracle --case nosuchcase", nothing, 2, ["no case has 'nosuchcase'"]),
     ("oracle --precision fp16", nothing, 2, ["fp32 or tf32", "'fp16'"]),
     ("bench throughput --seconds 0", nothing, 2, ["--seconds", "0.1"]),
+    ("bench kernels --copy-gbps nan", nothing, 2, ["--copy-gbps", "0.001"]),
+    ("bench learn --plot a.pdf", nothing, 2, ["--plot", ".png", "a.pdf"]),
     ("bench throughput -b 0", nothing, 2, ["--batch", "got 0"]),
     ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
     ("data info words.csv", text_files, 5, ["words.csv"]),

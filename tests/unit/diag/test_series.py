@@ -76,6 +76,17 @@ def test_parts_of_a_rising_series_rise():
     assert stretches.last_quarter == means[3]
 
 
+@pytest.mark.parametrize("length", [5, 128, 129, 375, 1000, 4097])
+def test_parts_are_the_same_however_fine_the_stretches(length):
+    values = np.random.default_rng(length).normal(size=length)
+    parts = []
+    for points in (POINTS, 4 * POINTS, 1 << 14):
+        stretches = Stretches(points=points)
+        stretches.extend(values)
+        parts.append([stretches.part(index, 4) for index in range(4)])
+    np.testing.assert_allclose(parts[1:], [parts[0]] * 2, rtol=1e-9)
+
+
 def test_a_stretch_without_a_value_is_a_gap():
     series = series_of([1.0, math.nan, 3.0])
     assert sparkline(series.stretches.means(), 3) == f"{BLOCKS[0]} {BLOCKS[-1]}"

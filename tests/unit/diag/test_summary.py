@@ -38,6 +38,12 @@ def test_totals_of_the_run(tmp_path: Path, rows):
     assert summary.total("market.trades_closed") == sum(row["market"]["trades_closed"] for row in rows)
 
 
+def test_verdicts_do_not_depend_on_the_resolution_of_a_drawing(tmp_path: Path, rows):
+    coarse, fine = summary_of(tmp_path, rows), summarize(tmp_path, 512)
+    assert len(fine.get("loss.pi").stretches.sums) > len(coarse.get("loss.pi").stretches.sums)
+    assert verdicts(fine) == verdicts(coarse)
+
+
 def test_rates_are_per_row_and_thousand_steps(tmp_path: Path, rows):
     summary = summary_of(tmp_path, rows)
     trades = summary.get("market.trades_closed")
