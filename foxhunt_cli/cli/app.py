@@ -24,7 +24,10 @@ from foxhunt_cli.cli.oracle import oracle
 from foxhunt_cli.cli.smoke import smoke
 from foxhunt_cli.cli.train import train
 
-app = typer.Typer(name="foxhunt", no_args_is_help=True, add_completion=True, rich_markup_mode=None)
+HELP = {"help_option_names": ["-h", "--help"]}  # commands take it over from here
+app = typer.Typer(
+    name="foxhunt", no_args_is_help=True, add_completion=True, rich_markup_mode=None, context_settings=HELP
+)
 app.command("train")(train)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")

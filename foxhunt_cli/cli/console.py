@@ -38,8 +38,8 @@ class Terminal:
 
     @property
     def live(self) -> bool:
-        """Whether a moving display belongs on stderr: only on a terminal, and not when quiet."""
-        return self.err.is_terminal and not self.quiet
+        """Whether a moving display belongs on stderr: only on a terminal that can move, and not when quiet."""
+        return self.err.is_terminal and not self.err.is_dumb_terminal and not self.quiet
 
     def note(self, text: str) -> None:
         """One message line on stderr, never wrapped, unless quiet."""

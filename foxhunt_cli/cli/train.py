@@ -57,6 +57,8 @@ OPTIONS = {
     "end": ("data.end", "--end"),
     "allow_dirty": ("data.allow_dirty", "--allow-dirty"),
 }
+# Parameters that say how a file is read; on the synthetic market they would do nothing, and not say so.
+OF_FILES = ("symbol", "instrument_id", "session_gap", "start", "end", "allow_dirty")
 
 
 def train(
@@ -163,6 +165,7 @@ def train(
         run_config = _resumed(resume, config or seeds, [*map(parse_set, sets or ()), *options])
     else:
         run_config = load_config(config, seeds, sets or (), options)
+        _refuse_idle(given, run_config)
 
     from foxhunt_cli.train.loop import train as run
 
@@ -170,6 +173,17 @@ def train(
     summary = run(run_config, terminal, resume)
     show_summary(summary, run_config, terminal)
     raise typer.Exit(summary.exit_status)
+
+
+def _refuse_idle(given: dict[str, object], config: RunConfig) -> None:
+    """Raises BadParameter on an option that the kind of data chosen has no use for."""
+    if config.paths is not None and "market" in given:
+        raise typer.BadParameter(f"--market: names a synthetic market, the data are {config.paths[0]}; leave out one")
+    for name in OF_FILES:
+        if config.paths is None and name in given:
+            raise typer.BadParameter(
+                f"{OPTIONS[name][1]}: says how files are read, and there is none; name it with --data"
+            )
 
 
 def _resumed(run: Path, file: Path | None, settings: list[Setting]) -> RunConfig:

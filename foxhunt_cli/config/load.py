@@ -79,7 +79,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
             raw = file.read(FILE_MAX + 1)
         if len(raw) > FILE_MAX:
             raise ConfigError(f"{path}: expected a TOML file of at most {FILE_MAX:,} bytes, got more")
-        return tomllib.loads(raw.decode())
+        return tomllib.loads(raw.decode("utf-8-sig"))  # some editors put a byte order mark before the text
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give the path of a TOML file") from None
     except OSError as error:
@@ -183,7 +183,8 @@ def _describe(error: ValidationError, origins: Mapping[str, str]) -> str:
     elif problem["type"] == "value_error":
         text = f"{origin}{key}{': ' if key else ''}{problem['ctx']['error']}"
     else:
-        wanted = problem["msg"].removeprefix("Input ")
+        is_table = problem["type"] in ("model_type", "dict_type")
+        wanted = "should be a table" if is_table else problem["msg"].removeprefix("Input ")
         text = f"{origin}{key} {wanted[0].lower()}{wanted[1:]}, got {problem['input']!r}"
     return text if len(problems) == 1 else f"{text} (and {len(problems) - 1} more)"
 

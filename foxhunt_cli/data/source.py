@@ -72,6 +72,8 @@ def open_source(path: Path, options: DataOptions) -> Source:
         return DatabentoSource(path, options)
     if magic[:3] == b"DBZ" or magic[:4] == b"\x51\x2a\x4d\x18":
         raise DataError(f"{path.name}: DBZ, Databento's format before DBN; convert it with Databento's dbn tool")
+    if magic[:2] == b"\x1f\x8b":
+        raise DataError(f"{path.name}: is packed with gzip, which is not read; unpack it (gunzip -k {path.name})")
     from foxhunt_cli.data.lobster import LobsterSource, is_lobster
 
     if is_lobster(path):

@@ -17,9 +17,9 @@ def least_capacity(batch: int, rollout: int) -> int:
 
 
 def default_capacity(batch: int, rollout: int) -> int:
-    """The next power of two at or above 32,768, 128 a row and the least allowed. Raises ValueError."""
+    """The next power of two at or above 32,768, 128 a row and the least allowed, or the largest. Raises ValueError."""
     wanted = _power_of_two(max(32_768, 128 * batch, least_capacity(batch, rollout)))
-    return check_capacity(wanted, batch, rollout)
+    return check_capacity(min(wanted, CAPACITY_MAX), batch, rollout)
 
 
 def check_capacity(capacity: int, batch: int, rollout: int) -> int:
@@ -27,6 +27,11 @@ def check_capacity(capacity: int, batch: int, rollout: int) -> int:
     if capacity & (capacity - 1) or not CAPACITY_MIN <= capacity <= CAPACITY_MAX:
         raise ValueError(f"got {capacity:,}, expected a power of two from {CAPACITY_MIN:,} to {CAPACITY_MAX:,}")
     least = least_capacity(batch, rollout)
+    if least > CAPACITY_MAX:
+        raise ValueError(
+            f"batch x rollout = {batch} x {rollout} needs at least {least:,}, the largest replay has {CAPACITY_MAX:,}; "
+            "use a smaller --batch or --rollout"
+        )
     if capacity < least:
         raise ValueError(
             f"got {capacity:,}, batch x rollout = {batch} x {rollout} needs at least {least:,}; use "

@@ -48,6 +48,8 @@ def text_files(folder: Path) -> None:
     (folder / "seeds.toml").write_text("[isv]\nlr_pie = 0.1\n")
     (folder / "words.csv").write_text("hello\nworld\n")
     (folder / "empty.csv").touch()
+    (folder / "table.toml").write_text("data = 5\n")
+    (folder / "packed.csv.gz").write_bytes(b"\x1f\x8b\x08\x00 and so on")
 
 
 def binary(folder: Path) -> None:
@@ -120,6 +122,11 @@ TABLE = [
     ("train --device cpu --data empty.csv", text_files, 5, ["empty.csv"]),
     ("train --device cpu --data runs", nothing, 6, ["runs"]),
     ("train --device cpu --data bin.csv", binary, 5, ["bin.csv", "bid_px_00"]),
+    ("train --data ESH4.mbp-10.dbn.zst --market noise", nothing, 2, ["--market", "ESH4.mbp-10.dbn.zst", "leave out"]),
+    ("train --start 2024-01-02", nothing, 2, ["--start", "--data"]),
+    ("train --symbol NQH4", nothing, 2, ["--symbol", "--data"]),
+    ("train --config table.toml", text_files, 2, ["table.toml", "data should be a table, got 5"]),
+    ("train -b 65536 --rollout 16", nothing, 2, ["65536 x 16 needs at least 6,291,456", "a smaller --batch"]),
     ("train --steps 99999999999999999999", nothing, 2, ["--steps", "less than or equal to 1000000000000"]),
     ("train --set log_every=99999999999999999999", nothing, 2, ["log_every", "1000000000000"]),
     ("train --fee inf", nothing, 2, ["--fee", "inf"]),
@@ -151,6 +158,7 @@ TABLE = [
     ("bench throughput -b 0", nothing, 2, ["--batch", "got 0"]),
     ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
     ("data info words.csv", text_files, 5, ["words.csv"]),
+    ("data info packed.csv.gz", text_files, 5, ["packed.csv.gz", "gunzip"]),
     ("data info pipe.csv", pipe, 6, ["pipe.csv", "is a pipe", "write them to a file"]),
     (f"data info {ES} --instrument-id 5", nothing, 5, [ES, "instrument id 5 is not in the file", "1 (ESH4)"]),
     (f"data info {ES} --tick-size 0.3", nothing, 5, [ES, "record 0", "0.3 tick grid", "--tick-size 0.25"]),

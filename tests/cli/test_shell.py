@@ -51,6 +51,11 @@ def test_every_command_has_help_with_an_example(capsys, command):
     assert max(map(len, out.splitlines())) <= 120
 
 
+@pytest.mark.parametrize("command", [[], ["train"], ["diag", "plot"]], ids=" ".join)
+def test_the_short_option_helps_too(capsys, command):
+    assert run(capsys, *command, "-h") == run(capsys, *command, "--help")
+
+
 @pytest.mark.parametrize("group", ["", "data", "diag", "bench"])
 def test_summaries_fit_into_eighty_columns(capsys, monkeypatch, group):
     monkeypatch.setenv("COLUMNS", "80")

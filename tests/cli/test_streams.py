@@ -134,6 +134,18 @@ def test_the_display_shows_numbers_that_are_not_finite(capsys):
     assert "pi not finite" in progress._line(record, 1000.0)
 
 
+def test_a_dumb_terminal_gets_lines(monkeypatch):
+    from rich.console import Console
+
+    from foxhunt_cli.cli.console import Terminal
+
+    for name, live in (("dumb", False), ("xterm", True)):
+        monkeypatch.setenv("TERM", name)
+        terminal = Terminal()
+        terminal.__dict__["err"] = Console(stderr=True, force_terminal=True)
+        assert terminal.live is live
+
+
 def test_the_frame_of_the_display_stands_still():
     from rich.console import Console
 

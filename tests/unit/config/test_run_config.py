@@ -51,6 +51,11 @@ def test_set_takes_toml_values_and_bare_words(text, key, value):
     assert (setting.key, setting.value) == (key, value)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    (tmp_path / "run.toml").write_bytes(b"\xef\xbb\xbfsteps = 5\n")
+    assert load_config(tmp_path / "run.toml").steps == 5
+
+
 @pytest.mark.parametrize(
     "text", ["batch", "=3", "batch=", ".batch=3", "a..b=3", "batch=[1", 'name="x', "batch=1\nseed=2"]
 )
@@ -79,7 +84,7 @@ def test_set_refuses_what_is_not_one_key_and_one_value(text):
         (["reward=pnl"], r"reward should be 'mark_to_market' or 'realised', got 'pnl'"),
         (["device=gpu"], r"device: expected auto, cpu, cuda or cuda:N, got 'gpu'"),
         (["name=../x"], r"name: expected 1 to 100 letters"),
-        (["isv=3"], r"isv should be a valid dictionary, got 3"),
+        (["isv=3"], r"isv should be a table, got 3"),
         (["isv.gama=0.9"], r"--set isv.gama=0.9: isv.gama: no such slot; did you mean 'gamma'\?"),
         (["isv.gamma=7"], r"--set isv.gamma=7: isv.gamma: 7.* is outside the allowed range"),
         (["isv.gamma=nan"], r"isv.gamma: nan is outside the allowed range"),

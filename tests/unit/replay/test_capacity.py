@@ -27,5 +27,6 @@ def test_too_small_for_an_iteration_names_what_is_needed():
 
 
 def test_more_than_the_largest_is_refused():
-    with pytest.raises(ValueError, match="4,194,304"):
+    with pytest.raises(ValueError, match="needs at least 6,291,456, the largest replay has 4,194,304; use a smaller"):
         default_capacity(65_536, 16)
+    assert default_capacity(40_000, 1) == CAPACITY_MAX
