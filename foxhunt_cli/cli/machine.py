@@ -10,15 +10,17 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import foxhunt_cli
+from foxhunt_cli.config.places import cache_folder
+from foxhunt_cli.device.host import compiler_command
 
 CORE = ("numpy", "pydantic", "typer", "rich", "databento-dbn", "zstandard", "safetensors", "orjson")
 EXTRAS = {
@@ -146,24 +148,19 @@ def _nvrtc_version() -> str | None:
 
 
 def _compiler() -> Iterator[Finding]:
-    """The first C++ compiler that the CPU device would use."""
-    for command in _compiler_candidates():
-        try:
-            done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=True)
-        except (OSError, subprocess.SubprocessError):
-            continue
-        version = (done.stdout.splitlines() or [""])[0]
-        yield Finding("compiler", "ok", f"{' '.join(command)}: {version}")
+    """The C++ compiler that the CPU device uses."""
+    command = compiler_command()
+    if command is None:
+        yield Finding("compiler", "missing", "no C++ compiler: the CPU device cannot build its kernels", COMPILER_FIX)
         return
-    yield Finding("compiler", "missing", "no C++ compiler: the CPU device cannot build its kernels", COMPILER_FIX)
-
-
-def _compiler_candidates() -> Iterator[list[str]]:
-    if os.environ.get("CXX"):
-        yield os.environ["CXX"].split()
-    yield from ([name] for name in ("g++", "clang++") if shutil.which(name))
-    if importlib.util.find_spec("ziglang") is not None:
-        yield [sys.executable, "-m", "ziglang", "c++"]
+    words = shlex.join(command)
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        fix = "unset CXX or name a C++17 compiler" if os.environ.get("CXX") else COMPILER_FIX
+        yield Finding("compiler", "missing", f"{words} does not start: the CPU device cannot build its kernels", fix)
+    else:
+        yield Finding("compiler", "ok", f"{words}: {(done.stdout.splitlines() or [''])[0]}")
 
 
 def _memory() -> Iterator[Finding]:
@@ -174,7 +171,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _cache() -> Iterator[Finding]:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foxhunt"
+    folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

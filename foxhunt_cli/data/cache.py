@@ -10,6 +10,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from foxhunt_cli.config.places import cache_folder
 from foxhunt_cli.data.errors import DataError, file_error
 from foxhunt_cli.data.fhx import DamagedFile, layout_id, read_fhx, write_fhx
 from foxhunt_cli.data.market_data import MarketData
@@ -21,19 +22,13 @@ FULL_DIGEST_BYTES = 256 << 20
 _SAMPLE_BYTES = 4 << 20
 
 
-def cache_dir() -> Path:
-    """Where converted data sets are kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(root).expanduser() / "foxhunt" / "data"
-
-
 def cache_path(paths: tuple[Path, ...], options: DataOptions) -> Path:
     """The entry that belongs to these files and options."""
     hasher = hashlib.blake2b(f"{FORMAT}|{layout_id()}|{options.key()}".encode(), digest_size=16)
     for path in paths:
         hasher.update(file_digest(path))
         hasher.update(path.name.encode())  # the name is in the description, and LOBSTER's holds the day
-    return cache_dir() / f"{hasher.hexdigest()}.fhx"
+    return cache_folder() / "data" / f"{hasher.hexdigest()}.fhx"
 
 
 def file_digest(path: Path) -> bytes:

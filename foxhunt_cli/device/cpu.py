@@ -17,9 +17,10 @@ import numpy as np
 import threadpoolctl
 
 from foxhunt_cli.device.base import Array, DeviceError, Launch, Operation, Progress
-from foxhunt_cli.device.cpu_build import Builder, BuildOptions, Target, cpu_model
+from foxhunt_cli.device.cpu_build import Builder, BuildOptions, Target
 from foxhunt_cli.device.cpu_plan import CpuPlan, Entry, address
 from foxhunt_cli.device.cpu_source import KernelUnit
+from foxhunt_cli.device.host import cpu_model
 from foxhunt_cli.kernels.contract import KernelContract
 from foxhunt_cli.kernels.text import resolved
 

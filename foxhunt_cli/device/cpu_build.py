@@ -1,26 +1,26 @@
 """From translation units to shared libraries of the host.
 
-Owns the choice of compiler and flags, and the cache of libraries. It loads and launches nothing.
+Owns the choice of flags, and the cache of libraries. It loads and launches nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from foxhunt_cli.config.places import cache_folder
 from foxhunt_cli.device.base import CacheError, CompileError, DeviceError, Progress
 from foxhunt_cli.device.cpu_source import KernelUnit
+from foxhunt_cli.device.host import compiler_command, cpu_identity
 from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.text import include_closure
 
@@ -77,23 +77,17 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """``$CXX``, else g++, clang++, else the one of the ziglang package. Raises DeviceError when there is none."""
-    chosen = os.environ.get("CXX", "").strip()
-    if chosen:
-        command = tuple(shlex.split(chosen))
-        if shutil.which(command[0]) is None:
-            raise DeviceError(f"CXX is set to '{chosen}', which is not found; unset it or name a C++17 compiler")
-        return Compiler(command, _version(command))
-    for name in ("g++", "clang++"):
-        if shutil.which(name):
-            return Compiler((name,), _version((name,)))
-    if importlib.util.find_spec("ziglang"):
-        command = (sys.executable, "-m", "ziglang", "c++")
-        return Compiler(command, _version(command))
-    raise DeviceError(
-        "the CPU device needs a C++ compiler and found none (looked for $CXX, g++, clang++, the ziglang package): "
-        "install one with `apt install g++`, or `pip install foxhunt[cpu]` where you cannot"
-    )
+    """The compiler of the host. Raises DeviceError where there is none, or none that starts."""
+    command = compiler_command()
+    if command is None:
+        raise DeviceError(
+            "the CPU device needs a C++ compiler and found none (looked for $CXX, g++, clang++, the ziglang package): "
+            "install one with `apt install g++`, or `pip install foxhunt[cpu]` where you cannot"
+        )
+    if shutil.which(command[0]) is None:
+        words = shlex.join(command)
+        raise DeviceError(f"CXX is set to '{words}', which is not found; unset it or name a C++17 compiler")
+    return Compiler(command, _version(command))
 
 
 def _version(command: Sequence[str]) -> str:
@@ -104,33 +98,6 @@ def _version(command: Sequence[str]) -> str:
     if done.returncode:
         raise DeviceError(f"'{shlex.join(command)} --version' failed: {done.stderr.strip()}")
     return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
-
-
-def cpu_model() -> str:
-    """The processor's name, for people."""
-    return _cpu_fields().get("model name") or platform.processor() or platform.machine()
-
-
-def cpu_identity() -> str:
-    """What ``-march=native`` depends on: name and instruction sets. Part of the cache key (homes are shared)."""
-    fields = _cpu_fields()
-    wanted = ("model name", "flags", "CPU implementer", "CPU part", "Features")
-    return "|".join([platform.machine(), *(fields.get(name, "") for name in wanted)])
-
-
-def _cpu_fields() -> dict[str, str]:
-    """Fields of the first processor in /proc/cpuinfo; empty where there is none."""
-    try:
-        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-    except OSError:
-        return {}
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
-
-
-def default_cache_dir() -> Path:
-    """``$XDG_CACHE_HOME/foxhunt/cpu``, or the same under ``~/.cache``."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "foxhunt" / "cpu"
 
 
 @dataclass(frozen=True)
@@ -154,7 +121,7 @@ class Builder:
 
     def __init__(self, options: BuildOptions, cache_dir: Path | None = None, jobs: int | None = None) -> None:
         self.options = options
-        self.cache_dir = cache_dir or default_cache_dir()
+        self.cache_dir = cache_dir or cache_folder() / "cpu"
         self.jobs = jobs or len(os.sched_getaffinity(0))
         self.compiler = find_compiler()
         self._shim = include_closure(SHIM, (RUNTIME_DIR,))

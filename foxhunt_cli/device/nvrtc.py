@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from foxhunt_cli.config.places import cache_folder
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
 from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.contract import conditional_source
@@ -167,9 +168,9 @@ def compile_file(task: CompileTask, extra: Sequence[str] = ()) -> Compiled:
     return compile_source(task.source(), str(task.path), task.include_dirs, task.target, extra)
 
 
-def cache_folder() -> Path:
-    """Where compiled kernels are kept: ``$XDG_CACHE_HOME/foxhunt/nvrtc``."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "foxhunt" / "nvrtc"
+def kernel_folder() -> Path:
+    """Where compiled kernels are kept."""
+    return cache_folder() / "nvrtc"
 
 
 def compile_cached(
@@ -182,7 +183,7 @@ def compile_cached(
 
     Raises CompileError with the messages of every file that failed.
     """
-    folder = folder or cache_folder()
+    folder = folder or kernel_folder()
     folder.mkdir(parents=True, exist_ok=True)
     targets = [
         folder / f"{t.path.stem}-{t.arch}-{t.key()}{'.cubin' if t.arch.startswith('sm_') else '.ptx'}" for t in tasks

@@ -38,7 +38,7 @@ class Resources:
 
 def resources(tasks: Sequence[nvrtc.CompileTask], folder: Path | None = None) -> dict[str, Resources]:
     """By kernel name. Raises DeviceError without NVRTC, CompileError for a file that does not compile."""
-    folder = folder or nvrtc.cache_folder()
+    folder = folder or nvrtc.kernel_folder()
     folder.mkdir(parents=True, exist_ok=True)
     targets = {task: folder / f"{task.path.stem}-{task.arch}-{task.key()}.usage.json" for task in tasks}
     missing = [task for task in tasks if not targets[task].exists()]

@@ -34,11 +34,19 @@ def test_everything_that_is_missing_has_a_fix():
 
 
 def test_no_compiler_names_both_remedies(monkeypatch):
-    monkeypatch.setattr(machine, "_compiler_candidates", lambda: iter(()))
+    monkeypatch.setattr(machine, "compiler_command", lambda: None)
     (finding,) = machine._compiler()
     assert finding.mark == "missing"
     assert "apt install g++" in finding.fix
     assert "foxhunt[cpu]" in finding.fix
+
+
+def test_a_compiler_that_was_asked_for_and_does_not_start_is_missing(monkeypatch):
+    """The CPU device takes no other in its place."""
+    monkeypatch.setenv("CXX", "no-such-compiler -O3")
+    (finding,) = machine._compiler()
+    assert (finding.mark, finding.fix) == ("missing", "unset CXX or name a C++17 compiler")
+    assert "no-such-compiler -O3" in finding.text
 
 
 def test_json_and_exit_status(capsys, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -134,15 +135,15 @@ def test_an_unwritable_cache_says_what_to_set(tmp_path: Path) -> None:
 
 def test_the_cache_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cpu_build.default_cache_dir() == tmp_path / "foxhunt" / "cpu"
+    assert cpu_build.Builder(cpu_build.BuildOptions()).cache_dir == tmp_path / "foxhunt" / "cpu"
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cpu_build.default_cache_dir() == Path.home() / ".cache" / "foxhunt" / "cpu"
+    assert cpu_build.Builder(cpu_build.BuildOptions()).cache_dir == Path.home() / ".cache" / "foxhunt" / "cpu"
 
 
 def test_no_compiler_names_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(cpu_build.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(DeviceError, match=r"apt install g\+\+.*pip install foxhunt\[cpu\]"):
         CpuDevice()
 
