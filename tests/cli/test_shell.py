@@ -24,8 +24,8 @@ def test_version(foxhunt):
 
 
 @pytest.mark.parametrize("command", [[], ["train"], ["diag", "plot"]], ids=" ".join)
-def test_the_short_option_helps_too(capsys, command):
-    assert run(capsys, *command, "-h") == run(capsys, *command, "--help")
+def test_the_short_option_helps_too(foxhunt, command):
+    assert foxhunt(*command, "-h") == foxhunt(*command, "--help")
 
 
 @pytest.mark.parametrize("group", ["", "data", "diag", "bench"])
