@@ -58,8 +58,8 @@ def tail(
 
 
 def _line(record: dict[str, Any]) -> str:
+    from foxhunt_cli.diag.figures import number
     from foxhunt_cli.diag.reader import flatten
-    from foxhunt_cli.diag.verdict import number
 
     values = dict(flatten(record))
     numbers = (values.get(field) for field in COLUMNS.values())

@@ -112,7 +112,7 @@ def compare(
         )
         return
     from foxhunt_cli.cli.tables import plain_table
-    from foxhunt_cli.diag.verdict import number
+    from foxhunt_cli.diag.figures import number
 
     table = plain_table("", *(run.name for run in runs))
     for name, values in settings.items():

@@ -93,7 +93,7 @@ def as_table(evaluation: Evaluation, width: int = 80) -> Group:
 
 def _columns(evaluation: Evaluation, names: list[str]) -> Table:
     from foxhunt_cli.cli.tables import plain_table
-    from foxhunt_cli.diag.verdict import number
+    from foxhunt_cli.diag.figures import number
 
     table = plain_table("", *names)
     for metric in dict.fromkeys(metric for figures in evaluation.policies.values() for metric in figures):

@@ -10,8 +10,9 @@ from collections.abc import Collection
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.controllers import State, states
+from foxhunt_cli.diag.figures import number, percent
 from foxhunt_cli.diag.summary import Summary
-from foxhunt_cli.diag.verdict import Verdict, number, percent
+from foxhunt_cli.diag.verdict import Verdict
 
 DIVERGED = 100.0  # a loss whose last quarter is this many times its median has diverged
 

@@ -17,11 +17,12 @@ import numpy as np
 from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, ENTROPY_MAX
 from foxhunt_cli.diag.evaluations import Figures, read_evaluation
 from foxhunt_cli.diag.extras import require
+from foxhunt_cli.diag.figures import number
 from foxhunt_cli.diag.manifest import manifest_of, part
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.style import ACCENT, DPI, FAINT, INK, SECOND, STYLE
 from foxhunt_cli.diag.summary import Summary
-from foxhunt_cli.diag.verdict import HIGH, LOW, NET, number, rate_unit
+from foxhunt_cli.diag.verdict import HIGH, LOW, NET, rate_unit
 from foxhunt_cli.isv.table import slots
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, HOLD
+from foxhunt_cli.diag.figures import number, percent
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.sparkline import sparkline
 from foxhunt_cli.diag.summary import Summary
-from foxhunt_cli.diag.verdict import Verdict, number, percent, rate_unit
+from foxhunt_cli.diag.verdict import Verdict, rate_unit
 
 MARK_STYLE = {"ok": "green", "look": "yellow", "bad": "bold red", "info": "dim"}
 ANOMALIES_SHOWN = 12

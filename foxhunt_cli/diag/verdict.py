@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.evaluations import last_evaluation
+from foxhunt_cli.diag.figures import number
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.isv.table import slots
@@ -18,7 +19,7 @@ STRETCHES_MIN = 8  # stretches of the log below which a trend is not judged
 CLEAR = 2.0  # Welch's t above which a change between quarters is called one
 NET, LOW, HIGH = "net USD / 1,000 steps", "95 % interval, low", "95 % interval, high"  # of an evaluation
 RULES = ("moving average", "flow")
-PEGGED = 0.5  # share of lines at a bound above which a controller is pegged
+MOST = 0.5  # share of lines at a bound from which a controller was there most of the run
 
 
 @dataclass(frozen=True)
@@ -34,23 +35,6 @@ def verdicts(summary: Summary) -> list[Verdict]:
     """All verdicts that the log has fields for, most important first."""
     questions = (_held_out, _learning, _trading, _pnl, _finite, _exploring, _controllers, _speed)
     return [verdict for verdict in (question(summary) for question in questions) if verdict]
-
-
-def number(value: float, signed: bool = False) -> str:
-    """``value`` with four significant digits and thousands separators; "n/a" for NaN."""
-    if not math.isfinite(value):
-        return "n/a" if math.isnan(value) else f"{value}"
-    sign = "+" if signed else ""
-    if value and not 1e-3 <= abs(value) < 1e7:
-        return f"{value:{sign}.3g}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(value)))) if value else 0
-    text = f"{value:{sign},.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def percent(share: float) -> str:
-    """A share as a percentage with one decimal; "n/a" for NaN."""
-    return f"{share:.1%}" if math.isfinite(share) else "n/a"
 
 
 def rate_unit(summary: Summary) -> str:
@@ -162,14 +146,14 @@ def _controllers(summary: Summary) -> Verdict | None:
     if not controllers:
         return None
     moved = [name for name, series in controllers.items() if not series.constant]
-    pegged = [name for name, series in controllers.items() if pegged_share(f"controllers.{name}", series) > PEGGED]
+    there = [name for name, series in controllers.items() if share_at_bound(f"controllers.{name}", series) > MOST]
     text = f"{len(moved)} of {len(controllers)} moved"
-    if pegged:
-        return Verdict("controllers", "look", f"{text}; at a bound most of the run: {', '.join(pegged)}")
+    if there:
+        return Verdict("controllers", "look", f"{text}; at a bound most of the run: {', '.join(there)}")
     return Verdict("controllers", "ok" if moved else "info", text)
 
 
-def pegged_share(name: str, series: Series) -> float:
+def share_at_bound(name: str, series: Series) -> float:
     """Share of lines on which a controller that moves sat at a bound of its slot."""
     slot = next((slot for slot in slots() if slot.field == name), None)
     if slot is None or series.constant or not series.count:

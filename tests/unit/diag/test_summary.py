@@ -11,10 +11,11 @@ from fake_run import BATCH, ROLLOUT, records, write_run
 from rich.console import Console
 
 from foxhunt_cli.diag.anomalies import ACTIONS
+from foxhunt_cli.diag.figures import number
 from foxhunt_cli.diag.reader import RunLogError
 from foxhunt_cli.diag.render import render
 from foxhunt_cli.diag.summary import Summary, summarize
-from foxhunt_cli.diag.verdict import number, verdicts
+from foxhunt_cli.diag.verdict import verdicts
 
 
 @pytest.fixture(scope="module")
