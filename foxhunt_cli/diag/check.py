@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.controllers import State, states
-from foxhunt_cli.diag.figures import number, percent
+from foxhunt_cli.diag.figures import counted, number, percent
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.diag.verdict import Verdict
 
@@ -44,7 +44,7 @@ def _log(summary: Summary) -> Verdict:
     if order:
         return Verdict("log", "bad", order[0].what)
     torn = f"; a torn last line of {summary.torn_bytes:,} bytes was left out" if summary.torn_bytes else ""
-    return Verdict("log", "ok", f"{summary.lines:,} whole lines to step {summary.last_step:,}{torn}")
+    return Verdict("log", "ok", f"{counted(summary.lines, 'whole line')} to step {summary.last_step:,}{torn}")
 
 
 def _numbers(summary: Summary) -> Verdict:

@@ -55,8 +55,8 @@ def write_parquet(columns: dict[str, np.ndarray], path: Path) -> None:
     """The table as Parquet. Raises MissingExtra without pyarrow, FileError."""
     arrow = require("pyarrow", "parquet", "a Parquet file")
     parquet = require("pyarrow.parquet", "parquet", "a Parquet file")
-    with whole_file(path) as temporary:
-        parquet.write_table(arrow.table(columns), temporary)
+    with whole_file(path) as temporary, temporary.open("wb") as file:  # opened here: its own errors name the file anew
+        parquet.write_table(arrow.table(columns), file)
 
 
 def write_tensorboard(columns: dict[str, np.ndarray], folder: Path) -> None:

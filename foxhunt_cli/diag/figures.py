@@ -17,6 +17,11 @@ def number(value: float, signed: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(count: int, thing: str) -> str:
+    """``1 line``, ``1,200 lines``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def percent(share: float) -> str:
     """A share as a percentage with one decimal; "n/a" for NaN."""
     return f"{share:.1%}" if math.isfinite(share) else "n/a"

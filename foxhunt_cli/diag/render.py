@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from foxhunt_cli.diag.anomalies import ACTIONS, ENTROPY, HOLD
-from foxhunt_cli.diag.figures import number, percent
+from foxhunt_cli.diag.figures import counted, number, percent
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.sparkline import sparkline
 from foxhunt_cli.diag.summary import Summary
@@ -89,11 +89,11 @@ class _SeriesTable:
 
 
 def _headline(summary: Summary) -> str:
-    rows = f", {summary.batch:,} rows" if summary.batch else ""
+    rows = f", {counted(summary.batch, 'row')}" if summary.batch else ""
     time = f", {summary.seconds:,.1f} s" if math.isfinite(summary.seconds) else ""
     torn = f"\nthe last line is torn ({summary.torn_bytes:,} bytes) and was left out" if summary.torn_bytes else ""
-    steps = f"{summary.last_step:,} steps in {summary.iterations:,} iterations{rows}{time}"
-    return f"{summary.path}\n{steps}; {summary.lines:,} lines{torn}"
+    steps = f"{counted(summary.last_step, 'step')} in {counted(summary.iterations, 'iteration')}{rows}{time}"
+    return f"{summary.path}\n{steps}; {counted(summary.lines, 'line')}{torn}"
 
 
 def verdict_table(judged: list[Verdict]) -> Table:

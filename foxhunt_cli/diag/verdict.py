@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from foxhunt_cli.diag.anomalies import ALL_HOLD, COLLAPSED, ENTROPY, ENTROPY_MAX, HOLD
 from foxhunt_cli.diag.evaluations import last_evaluation
-from foxhunt_cli.diag.figures import number
+from foxhunt_cli.diag.figures import counted, number
 from foxhunt_cli.diag.series import Series
 from foxhunt_cli.diag.summary import Summary
 from foxhunt_cli.isv.table import slots
@@ -70,7 +70,7 @@ def _learning(summary: Summary) -> Verdict | None:
         return None
     (first, first_error), (last, last_error) = pnl.stretches.part(0, of=4), pnl.stretches.part(3, of=4)
     if len(pnl.stretches.sums) < STRETCHES_MIN:
-        return Verdict("learning", "info", f"too short to judge: {summary.lines} lines")
+        return Verdict("learning", "info", f"too short to judge: {counted(summary.lines, 'line')}")
     error = math.hypot(first_error, last_error)
     t = (last - first) / error if error > 0 else 0.0
     factor = summary.per_thousand

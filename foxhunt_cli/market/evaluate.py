@@ -162,7 +162,8 @@ class Evaluator:
     def _notes(self) -> list[str]:
         rows, steps = len(self._segments.first), self._segments.steps
         return [
-            f"{rows} rows of {steps:,} steps, non-overlapping; net = fills against the book, marks at the mid and fees",
+            f"{rows} row{'' if rows == 1 else 's'} of {steps:,} steps, non-overlapping; net = fills against the book, "
+            "marks at the mid and fees",
             "interval: bootstrap over rows; exit capture: net PnL of closed trades / their best mid excursion",
             "Sharpe, Sortino: mean / (downside) deviation, of trades and of net PnL of all rows by minute of market "
             f"time, flat minutes included, x sqrt(252 days x {self._market.instrument.session_minutes:,} minutes)",

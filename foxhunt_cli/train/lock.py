@@ -15,7 +15,9 @@ def lock_run(run: Path) -> IO[str]:
     try:
         file = path.open("w")
     except OSError as error:
-        raise FileError(f"{path}: cannot be written: {error.strerror}") from None
+        raise FileError(
+            f"{path}: cannot be written: {error.strerror}; a run goes on where it is, so its folder must be writable"
+        ) from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("workplace")
 def test_the_table_fits_80_columns_and_states_its_conventions(foxhunt):
     status, out, err = foxhunt("eval", "runs/demo", "--device", "cpu")
     assert status == 0, err
-    table = out.split("\n39 rows")[0].split(" rows of ")[0]
+    table = out.split("\n39 rows")[0].split(" row of ")[0]
     assert max(map(len, table.splitlines()[:-1])) <= 80
     for words in ("bootstrap over rows", "flat minutes included", "perfect foresight"):
         assert words in out

@@ -39,6 +39,13 @@ def test_totals_of_the_run(tmp_path: Path, rows):
     assert summary.total("market.trades_closed") == sum(row["market"]["trades_closed"] for row in rows)
 
 
+def test_one_line_is_one_line(tmp_path: Path):
+    summary = summary_of(tmp_path, list(records(1)))
+    text = "\n".join(str(part) for part in render(summary, verdicts(summary), 80))
+    assert f"{ROLLOUT} steps in 1 iteration, 16 rows" in text and "; 1 line\n" in text
+    assert {verdict.text for verdict in verdicts(summary)} >= {"too short to judge: 1 line"}
+
+
 def test_verdicts_do_not_depend_on_the_resolution_of_a_drawing(tmp_path: Path, rows):
     coarse, fine = summary_of(tmp_path, rows), summarize(tmp_path, 512)
     assert len(fine.get("loss.pi").stretches.sums) > len(coarse.get("loss.pi").stretches.sums)
