@@ -20,7 +20,6 @@ import numpy as np
 
 from foxhunt_cli.cli.console import Terminal
 from foxhunt_cli.config.load import Setting, load_config
-from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.columns import read_columns
 from foxhunt_cli.diag.extras import require
 from foxhunt_cli.diag.summary import Summary, summarize
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from foxhunt_cli.config.run import RunConfig
     from foxhunt_cli.market.evaluate import Evaluation
 
 
@@ -46,8 +46,8 @@ class Run:
 
     @cached_property
     def config(self) -> RunConfig:
-        """The configuration it was made with."""
-        return RunConfig.model_validate(self.manifest["config"])
+        """The configuration it was made with. Raises FileError where this version cannot use it."""
+        return run_dir.config_of(self.path, self.manifest["config"])
 
     def columns(self, fields: Iterable[str] | None = None) -> dict[str, np.ndarray]:
         """The log as arrays: step, iteration, time and each field; NaN where a line has none.
@@ -65,7 +65,7 @@ class Run:
         return require("polars", "notebook", "a data frame").DataFrame(self.columns(fields))
 
     def summary(self) -> Summary:
-        """What ``foxhunt diag summarize`` rests on: statistics of every field, anomalies."""
+        """What ``foxhunt diag summarize`` rests on: statistics of every field, anomalies. Raises RunLogError."""
         return summarize(self.path)
 
     def evaluate(self, device: str = "auto", *, best: bool = False) -> Evaluation:

@@ -50,12 +50,12 @@ def smoke(
 
 
 def _show(gates: list[Gate], terminal: Terminal) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for heading in ("", "run", "gate", "figures"):
-        table.add_column(heading)
+    from foxhunt_cli.cli.tables import plain_table
+
+    columns = ("", "run", "gate", "figures")
+    table = plain_table(*columns, left=columns)
     for gate in gates:
         mark = Text("pass", style="green") if gate.passed else Text("FAIL", style="bold red")
         table.add_row(mark, gate.run, gate.name, gate.detail)

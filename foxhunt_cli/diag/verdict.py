@@ -19,7 +19,7 @@ STRETCHES_MIN = 8  # stretches of the log below which a trend is not judged
 CLEAR = 2.0  # Welch's t above which a change between quarters is called one
 NET, LOW, HIGH = "net USD / 1,000 steps", "95 % interval, low", "95 % interval, high"  # of an evaluation
 RULES = ("moving average", "flow")
-MOST = 0.5  # share of lines at a bound from which a controller was there most of the run
+MOST = 0.5  # share of lines at a bound above which a controller was there most of the run
 
 
 @dataclass(frozen=True)
