@@ -167,7 +167,7 @@ class Iteration:
         return slots, self.batch(fields, weight)
 
     def _critic_loss(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        c51, iqn = self.losses_of(batch, peer_critic.draw(self.critic))
+        c51, iqn = self.losses_of(batch, peer_critic.draw(self.critic, self.sizes.N_TAU))
         loss = peer_critic.critic_loss(c51, iqn, batch.weight, self.rules)
         return loss, c51.detach(), torch.stack([c51.mean(), iqn.mean()]).detach()
 

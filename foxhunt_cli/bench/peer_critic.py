@@ -20,16 +20,14 @@ from foxhunt_cli.bench.peer_rules import ACTIONS, ATOMS, Rules, Sizes
 from foxhunt_cli.bench.peer_weights import Weights
 from foxhunt_cli.nets.iqn import COSINES
 
-TAUS = 32
-
 
 class Draws(NamedTuple):
     """What an update draws: noise f(e) of inputs, then outputs, for either head [128 + columns]; two sets of taus."""
 
     online: Tensor
     target: Tensor
-    tau: Tensor  # [TAUS] of the predictions
-    next_tau: Tensor  # [TAUS] of the targets
+    tau: Tensor  # [N_TAU] of the predictions
+    next_tau: Tensor  # [N_TAU] of the targets
 
 
 class Batch(NamedTuple):
@@ -44,12 +42,12 @@ class Batch(NamedTuple):
     weight: Tensor  # [R] importance
 
 
-def draw(p: Weights) -> Draws:
-    """Fresh noise and taus."""
+def draw(p: Weights, taus: int) -> Draws:
+    """Fresh noise, and two sets of so many taus."""
     w = p["w_c51"]
     online, target = (torch.randn(sum(w.shape), dtype=w.dtype, device=w.device) for _ in range(2))
-    taus = torch.rand(2, TAUS, dtype=w.dtype, device=w.device)
-    return Draws(*(torch.sign(e) * torch.sqrt(torch.abs(e)) for e in (online, target)), taus[0], taus[1])
+    drawn = torch.rand(2, taus, dtype=w.dtype, device=w.device)
+    return Draws(*(torch.sign(e) * torch.sqrt(torch.abs(e)) for e in (online, target)), drawn[0], drawn[1])
 
 
 def noisy(p: Weights, noise: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,9 +73,9 @@ def embedding(p: Weights, tau: Tensor) -> Tensor:
     return torch.relu(torch.cos(tau[:, None] * waves) @ p["w_iqn_phi"] + p["b_iqn_phi"])
 
 
-def iqn_expected(p: Weights, h: Tensor, blocks: int) -> Tensor:
-    """E[IQN] over midpoint taus of every class and action, [n, P, 11]."""
-    tau = (torch.arange(TAUS, dtype=h.dtype, device=h.device) + 0.5) / TAUS
+def iqn_expected(p: Weights, h: Tensor, blocks: int, taus: int) -> Tensor:
+    """E[IQN] over ``taus`` midpoints of every class and action, [n, P, 11]."""
+    tau = (torch.arange(taus, dtype=h.dtype, device=h.device) + 0.5) / taus
     mean = p["w_iqn"] * embedding(p, tau).mean(0)[:, None]
     return torch.addmm(p["b_iqn"], h, mean)[:, : blocks * ACTIONS].unflatten(-1, (blocks, ACTIONS))
 
@@ -93,7 +91,7 @@ def iqn_quantiles(p: Weights, h: Tensor, tau: Tensor, blocks: int) -> Tensor:
 def ensemble(p: Weights, h: Tensor, rules: Rules, sizes: Sizes) -> Tensor:
     """alpha E[C51] + (1 - alpha) E[IQN] of every class and action without noise, [n, P, 11]."""
     c51 = expected(atom_logits(h, p["w_c51"], p["b_c51"], sizes.P), rules)
-    return torch.lerp(iqn_expected(p, h, sizes.P), c51, rules.ensemble_alpha)
+    return torch.lerp(iqn_expected(p, h, sizes.P, sizes.N_TAU), c51, rules.ensemble_alpha)
 
 
 def project(value: Tensor, keep: Tensor, prob: Tensor, rules: Rules) -> Tensor:
@@ -133,9 +131,9 @@ def path_losses(
         prob = torch.softmax(pick(later.flatten(0, 1), best.flatten()), -1).unflatten(0, best.shape)
         projected = project(value, keep[:, None, None].expand_as(value), prob[:, next_class], rules)
         to = next_class[batch.block]  # [R, 11]
-        chosen = to * ACTIONS + iqn_expected(p, batch.next_h, sizes.P).argmax(-1).gather(1, to)
+        chosen = to * ACTIONS + iqn_expected(p, batch.next_h, sizes.P, sizes.N_TAU).argmax(-1).gather(1, to)
         later = iqn_quantiles(target, batch.next_h, draws.next_tau, sizes.P).flatten(2)
-        later = later.gather(2, chosen[:, None].expand(-1, TAUS, -1)).transpose(1, 2)  # [R, 11, taus]
+        later = later.gather(2, chosen[:, None].expand(-1, sizes.N_TAU, -1)).transpose(1, 2)  # [R, 11, taus]
         wanted = pick(value, batch.block)[..., None] + keep[:, None, None] * later
     logits = atom_logits(batch.h, w, b, sizes.P)
     c51 = -(projected * torch.log_softmax(logits, -1)).sum(-1).mean((1, 2))
@@ -152,7 +150,7 @@ def executed_losses(
         best = expected(atom_logits(batch.next_h, w, b, 1), rules)[:, 0].argmax(-1)
         later = pick(atom_logits(batch.next_h, *noisy(target, draws.target), 1)[:, 0], best)
         projected = project(batch.value, batch.keep, torch.softmax(later, -1), rules)
-        best = iqn_expected(p, batch.next_h, 1)[:, 0].argmax(-1)
+        best = iqn_expected(p, batch.next_h, 1, sizes.N_TAU)[:, 0].argmax(-1)
         later = pick(iqn_quantiles(target, batch.next_h, draws.next_tau, 1)[:, :, 0].transpose(1, 2), best)
         wanted = batch.value[:, None] + batch.keep[:, None] * later
     logits = pick(atom_logits(batch.h, w, b, 1)[:, 0], batch.action)

@@ -74,7 +74,7 @@ class Rules:
 @dataclass(frozen=True)
 class Sizes:
     """B rows, T steps, K snapshots of warm-up, P position classes of the heads, R rows and C slots of the replay, U
-    updates; the lot limit and what a tick and a side cost in USD."""
+    updates, N_TAU taus of IQN; the lot limit and what a tick and a side cost in USD."""
 
     B: int
     T: int
@@ -83,6 +83,7 @@ class Sizes:
     R: int
     C: int
     U: int
+    N_TAU: int
     lot_limit: int
     tick_value_usd: float
     fee_usd: float
@@ -91,7 +92,7 @@ class Sizes:
     @classmethod
     def of(cls, dims: Mapping[str, int | float], updates: int) -> Sizes:
         """From an engine's dimensions."""
-        whole = {name: int(dims[name]) for name in ("B", "T", "K", "P", "R", "C", "lot_limit")}
+        whole = {name: int(dims[name]) for name in ("B", "T", "K", "P", "R", "C", "N_TAU", "lot_limit")}
         usd = {name: float(dims[name]) for name in ("tick_value_usd", "fee_usd")}
         return cls(**whole, **usd, U=updates, realised_reward=bool(dims["realised_reward"]))
 

@@ -35,7 +35,7 @@ SMALL = (
     "device=cpu", "cpu_threads=1", "batch=6", "updates=1", "replay_batch=32", "synthetic.snapshots=20000",
     "controllers.atom_span=fixed",
 )  # fmt: skip
-FORMS = {"foxhunt": ("rollout=12",), "seed": ("preset=seed", "replay_batch=24")}
+FORMS = {"foxhunt": ("rollout=12",), "seed": ("preset=seed", "replay_batch=24", "isv.iqn_n_tau=8")}
 
 
 def distance(want: np.ndarray, got: np.ndarray) -> float:
