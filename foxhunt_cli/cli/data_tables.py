@@ -51,6 +51,7 @@ def facts(data: MarketData) -> dict[str, object]:
 
 
 def show_facts(data: MarketData, terminal: Terminal) -> None:
+    """``facts``, a line each."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
@@ -60,6 +61,7 @@ def show_facts(data: MarketData, terminal: Terminal) -> None:
 
 
 def show_checks(results: list[Check], data: MarketData, terminal: Terminal) -> None:
+    """What was checked, what was expected and what came."""
     from rich.table import Table
 
     table = Table(box=None, title=data.source, title_justify="left")
@@ -71,6 +73,7 @@ def show_checks(results: list[Check], data: MarketData, terminal: Terminal) -> N
 
 
 def show_findings(data: MarketData, terminal: Terminal) -> None:
+    """What cleaning dropped or wondered at; warnings go to stderr."""
     from rich.table import Table
 
     for warning in data.report.warnings:
@@ -86,6 +89,7 @@ def show_findings(data: MarketData, terminal: Terminal) -> None:
 
 
 def show_statistics(measured: list[Statistic], terminal: Terminal) -> None:
+    """Measured figures beside the intervals in which ES has them."""
     from rich.table import Table
 
     table = Table(box=None, title="statistics, and where ES has them", title_justify="left")

@@ -55,6 +55,7 @@ class Cut:
     persistent: int = 0  # blocks that share all tiles, where a block takes more than one
 
     def blocks(self, shape: Shape) -> int:
+        """Blocks of the launch."""
         if self.persistent:
             return self.persistent
         return -(-shape.m // self.rows) * -(-shape.n // self.cols) * self.splits

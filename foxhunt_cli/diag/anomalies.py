@@ -48,6 +48,7 @@ class _State:
     longest: int = 0
 
     def extend(self, steps: np.ndarray, holds: np.ndarray) -> None:
+        """Further lines of the log, in their order."""
         if not holds.any():
             self.since = None
             return
@@ -76,6 +77,7 @@ class _Jumps:
     count: int = 0
 
     def extend(self, steps: np.ndarray, values: np.ndarray) -> None:
+        """Further lines of the log, in their order."""
         for step, value in zip(steps.tolist(), values.tolist(), strict=True):
             if math.isfinite(value):
                 self._see(step, value)

@@ -133,6 +133,7 @@ class Series:
 
     @property
     def mean(self) -> float:
+        """Of every finite value; NaN where there is none."""
         return self.total / self.count if self.count else math.nan
 
     def slope(self, per_steps: float = 1000.0) -> float:

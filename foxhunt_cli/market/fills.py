@@ -101,7 +101,7 @@ def trades(fills: Fills) -> Iterator[Trade]:
 
 @dataclass
 class _Open:
-    """A trade under way."""
+    """A trade under way. Values are lots times price, in ticks."""
 
     side: int
     opened: int
@@ -113,17 +113,20 @@ class _Open:
     value_out: float = 0.0
 
     def add(self, lots: int, value: float) -> None:
+        """Lots that open or add."""
         self.held += lots
         self.most = max(self.most, self.held)
         self.lots_in += lots
         self.value_in += value
 
     def close(self, lots: int, value: float) -> None:
+        """Lots that leave."""
         self.held -= lots
         self.lots_out += lots
         self.value_out += value
 
     def finish(self, row: int, step: int) -> Trade:
+        """The whole trade, closed at ``step``."""
         gross = self.side * (self.value_out - self.value_in)
         entry, left = self.value_in / self.lots_in, self.value_out / self.lots_out
         sides = self.lots_in + self.lots_out

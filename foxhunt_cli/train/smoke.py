@@ -46,15 +46,8 @@ _SETTINGS = (
 )
 _BOOTSTRAP = slice(number("GAMMA"), number("REWARD_SCALE") + 1)  # slots 400 to 406
 # Controllers whose rule has no dead band: with a live input they must have moved.
-_ALWAYS_MOVE = {
-    "reward_scale",
-    "gamma",
-    "per_alpha",
-    "per_beta",
-    "distill_temperature",
-    "loss_balance",
-    "learning_rate",
-}
+_ALWAYS_MOVE = {"reward_scale", "gamma", "per_alpha", "per_beta", "distill_temperature", "loss_balance",
+                "learning_rate"}  # fmt: skip
 _SOFT_UPDATE_TOLERANCE = 1e-6  # float32 weights of order 1
 _TWIN_ITERATIONS = 3  # behind the first learning of the critic
 
