@@ -21,6 +21,7 @@ from foxhunt_cli.data.report import CleaningReport, Finding, iso_time
 
 MAX_DROPPED_FRACTION = 0.05
 _SIDES = ("bid", "ask")
+_BACKWARDS = "time going backwards"
 
 
 class Cleaner:
@@ -122,7 +123,7 @@ class Cleaner:
             yield reason, block.masked == code
         yield "no time stamp", block.ts < 0
         newest = np.maximum.accumulate(np.concatenate([[self._newest], block.ts]))
-        yield "time going backwards", block.ts < newest[:-1]
+        yield _BACKWARDS, block.ts < newest[:-1]
         self._note_pauses(block, newest[:-1])
         self._newest = int(newest[-1])
         bid, ask = ticks[:, 0, 0], ticks[:, 0, 1]
@@ -254,10 +255,12 @@ class Cleaner:
             why = f"what was read:\n{report.table()}" if findings else self._nothing_read()
             raise DataError(f"{self.name}: no usable snapshot in {self.rows:,} records; {why}")
         if report.dropped_fraction > MAX_DROPPED_FRACTION and not self.options.allow_dirty:
+            backwards = findings[0].reason == _BACKWARDS
+            remedy = "sort the file by time" if backwards else "pass --allow-dirty to use the rest"
             raise DataError(
                 f"{self.name}: {report.dropped:,} of {self.book_rows:,} book records "
                 f"({report.dropped_fraction:.1%}) had to be dropped, "
-                f"more than {MAX_DROPPED_FRACTION:.0%}; pass --allow-dirty to use the rest:\n{report.table()}"
+                f"more than {MAX_DROPPED_FRACTION:.0%}; {remedy}:\n{report.table()}"
             )
         records, self._records = self._records, np.zeros(0, SNAPSHOT)
         records.resize(self.kept, refcheck=False)

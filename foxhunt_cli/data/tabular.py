@@ -28,6 +28,8 @@ FIXED_POINT_FROM = 100_000_000
 """Integer prices at or above this are 1e-9 fixed point; below, whole units of currency."""
 _FLOAT_PRICE_LIMIT = 9e9
 _SAMPLE_LINES = 200
+# The least that the newest of a table's times may be in ns: microseconds of today are below it.
+_NS_LEAST = 10**16
 _LEVEL = re.compile(r"(bid|ask)_(px|sz)_(\d{1,2})$")
 
 
@@ -227,6 +229,11 @@ def _to_ns(values: np.ndarray, name: str, row: np.ndarray) -> np.ndarray:
         return np.where(np.isnat(values), NO_TIME, ts)
     if np.issubdtype(values.dtype, np.number):
         good = np.isfinite(values) & (values >= 0) & (values < 2**63 - 1)
+        if good.any() and 0 < (newest := int(values[good].max())) < _NS_LEAST:
+            raise DataError(
+                f"{name} records {int(row[0]):,} to {int(row[-1]):,}: expected ns since 1970 as time, got {newest}, a "
+                "moment of 1970; multiply seconds by 1e9, milliseconds by 1e6, microseconds by 1,000"
+            )
         return np.where(good, values, NO_TIME).astype(np.int64)
     text = np.array([t.strip().removesuffix("Z").removesuffix("+00:00") for t in values.tolist()], "U40")
     text[np.isin(text, ["", "-", "NaT", "nan"])] = "NaT"
@@ -256,12 +263,15 @@ def _csv_head(path: Path) -> tuple[list[str], list[list[str]]]:
         raise DataError(f"{path.name}: the file is empty; expected a header line and snapshots")
     if len(text) == 1 << 18 and len(lines) <= _SAMPLE_LINES:
         lines = lines[:-1]
-    if not any(_LEVEL.match(name.strip().lower()) for name in lines[0]):
+    seen = [name.strip().lower() for name in lines[0]]
+    if not any(_LEVEL.match(name) for name in seen):
         raise DataError(
             f"{path.name}: expected a CSV header with bid_px_00, bid_sz_00, ... "
             "or a LOBSTER file name (..._message_10.csv), "
-            f"got {_some(lines[0])}"
+            f"got {_some(lines[0])}" + ("; put commas between the fields" if ";" in lines[0][0] else "")
         )
+    if twice := next((name for name in seen if name and seen.count(name) > 1), None):
+        raise DataError(f"{path.name}: column {twice} stands twice in the header; leave one of them out")
     return lines[0], lines[1:]
 
 

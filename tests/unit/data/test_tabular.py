@@ -173,3 +173,39 @@ def test_quoted_fields_byte_order_mark_and_windows_line_ends(tmp_path, monkeypat
     )
     path.write_bytes(b"\xef\xbb\xbf" + quoted.encode() + b"\r\n")
     assert same_records(load(path), plain)
+
+
+HEAD = "ts_ns,bid_px_00,bid_sz_00,ask_px_00,ask_sz_00"
+
+
+def rows(times, head: str = HEAD, sep: str = ",") -> str:
+    """A plain table with these times, one tick wide."""
+    lines = [sep.join((str(t), str(4800 + i % 2), "5", f"{4800.25 + i % 2}", "6")) for i, t in enumerate(times)]
+    return "\n".join([head.replace(",", sep), *lines]) + "\n"
+
+
+@pytest.mark.parametrize("unit", [1, 1_000, 1_000_000])
+def test_times_in_another_unit_than_ns_are_refused(tmp_path, unit):
+    path = tmp_path / "seconds.csv"
+    path.write_text(rows(T0 // 1_000_000_000 * unit + i for i in range(50)))
+    with pytest.raises(
+        DataError, match=r"seconds.csv records 0 to 49: expected ns since 1970.*multiply seconds by 1e9"
+    ):
+        load(path, instrument="ES")
+
+
+def test_a_column_twice_and_other_separators_are_named(tmp_path):
+    path = tmp_path / "odd.csv"
+    path.write_text(rows(range(T0, T0 + 50), HEAD.replace("ask_sz_00", "bid_px_00")))
+    with pytest.raises(DataError, match="column bid_px_00 stands twice in the header; leave one"):
+        load(path, instrument="ES")
+    path.write_text(rows(range(T0, T0 + 50), sep=";"))
+    with pytest.raises(DataError, match="put commas between the fields"):
+        load(path, instrument="ES")
+
+
+def test_a_table_that_runs_backwards_is_to_be_sorted(tmp_path):
+    path = tmp_path / "late.csv"
+    path.write_text(rows(range(T0 + 50, T0, -1)))
+    with pytest.raises(DataError, match="49 of 50 book records .* sort the file by time"):
+        load(path, instrument="ES")
