@@ -119,12 +119,13 @@ class Series:
             self.high_run = (self.high_run if high == self.high else 0) + int(np.count_nonzero(values == high))
         self.low, self.high, self.last = min(self.low, low), max(self.high, high), float(values[-1])
         self.count += len(values)
-        self.total += float(values.sum())
-        x, y = steps - self._x0, values - self.first
-        self._sx += float(x.sum())
-        self._sy += float(y.sum())
-        self._sxx += float(x @ x)
-        self._sxy += float(x @ y)
+        with np.errstate(over="ignore", invalid="ignore"):  # of huge values: the sums say so by being infinite
+            self.total += float(values.sum())
+            x, y = steps - self._x0, values - self.first
+            self._sx += float(x.sum())
+            self._sy += float(y.sum())
+            self._sxx += float(x @ x)
+            self._sxy += float(x @ y)
 
     @property
     def constant(self) -> bool:

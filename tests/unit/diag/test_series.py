@@ -36,6 +36,11 @@ def test_no_slope_without_two_points(values):
     assert series_of(values).slope() == 0.0
 
 
+def test_huge_values_make_infinite_sums_and_no_warning(recwarn):
+    series = series_of([1e308, -1e308, 1e308])
+    assert (series.low, series.high, series.count) == (-1e308, 1e308, 3) and not list(recwarn)
+
+
 def test_time_at_a_bound_is_counted():
     series = series_of([0.5, 0.1, 0.1, 0.1, 0.9])
     assert (series.low_run, series.high_run) == (3, 1)
