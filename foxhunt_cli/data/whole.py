@@ -5,32 +5,42 @@ A reader never sees half of one, and two writers at once do no harm.
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from foxhunt_cli.data.errors import file_error
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Where to write what becomes ``path`` at the end; makes its folder.
+def replacing(path: Path) -> Iterator[Path]:
+    """Where to write what becomes ``path`` at the end: a file that stood there is lost to a whole one alone.
 
-    Raises DataFileError (disk full, permission) and leaves nothing behind then.
+    Makes the folder. Raises OSError (disk full, permission) and leaves nothing behind then.
     """
-    part: Path | None = None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    part = Path(name)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
-        part = Path(name)
         yield part
         part.chmod(0o644)
         part.replace(path)
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """``replacing`` for a data set. Raises DataFileError."""
+    try:
+        with replacing(path) as part:
+            yield part
     except OSError as error:
         raise file_error(path, "write", error) from error
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)

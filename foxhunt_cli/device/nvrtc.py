@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from foxhunt_cli.config.places import cache_folder
+from foxhunt_cli.data.whole import replacing
 from foxhunt_cli.device.base import CompileError, DeviceError, Progress
 from foxhunt_cli.device.seal import is_whole, sealed
 from foxhunt_cli.kernels.contract import conditional_source
@@ -256,9 +257,8 @@ def _serve() -> None:
         error = None
         try:
             binary = compile_file(CompileTask(Path(path), arch, tuple(map(Path, folders)), conditional)).binary
-            aside = Path(f"{target}.{os.getpid()}")
-            aside.write_bytes(sealed(binary))
-            aside.replace(target)  # whole files only, also when two processes compile the same
+            with replacing(Path(target)) as part:
+                part.write_bytes(sealed(binary))
         except (DeviceError, OSError) as failure:
             error = str(failure)
         print(json.dumps(error), flush=True)

@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from foxhunt_cli.data.whole import replacing
 from foxhunt_cli.device import nvrtc
 
 _REPORT = "--ptxas-options=-v"
@@ -44,9 +45,8 @@ def resources(tasks: Sequence[nvrtc.CompileTask], folder: Path | None = None) ->
     missing = [task for task in tasks if not targets[task].exists()]
     for task, log in zip(missing, _logs(missing), strict=True):
         found = [vars(row) for row in parse(log)]
-        aside = targets[task].with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(found))
-        aside.replace(targets[task])
+        with replacing(targets[task]) as part:
+            part.write_text(json.dumps(found))
     rows = [Resources(**row) for target in targets.values() for row in json.loads(target.read_text())]
     return {row.kernel: row for row in rows}
 

@@ -6,15 +6,16 @@ so that nothing is masked and every line is plain JSON.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
+
+from foxhunt_cli.data.whole import replacing
 
 
 class FileError(OSError):
@@ -76,22 +77,12 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes ``path`` at the end: a file that stood there is lost to a whole one alone.
-
-    Makes the folder. Raises FileError.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """``replacing`` for a file for people. Raises FileError."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        yield temporary
-        temporary.replace(path)
+        with replacing(path) as part:
+            yield part
     except OSError as error:
         raise FileError(f"{path}: cannot be written: {error.strerror or error}; choose another place") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def encode(record: dict[str, Any]) -> bytes:
