@@ -13,16 +13,22 @@
 // Block of a row's position class in a head of P blocks; one block (context in the encoder) serves every class.
 static __device__ inline int head_block(int position_class, int P) { return P == 1 ? 0 : position_class; }
 
-// logits[a] = pi_row[class, a] + b_pi[class, a] + sum_c held[c] w_pi_ctx[c, class, a]; pi_row [P*11], held [3] the trade
-// context of one row.
+// Logit a of a row: pi (of its class, without bias) + b_pi[class, a] + sum_c held[c] w_pi_ctx[c, class, a]; held [3] the
+// trade context of the row, column that of its class and a among `width`.
+static __device__ inline float policy_logit(float pi, const float* b_pi, const float* w_pi_ctx, const float* held,
+                                            int column, long long width) {
+    float v = pi + b_pi[column];
+    for (int c = 0; c < HEAD_CONTEXT_DIM; ++c) v = fmaf(held[c], w_pi_ctx[c * width + column], v);
+    return v;
+}
+
+// All of them; pi_row [P*11].
 static __device__ inline void policy_row_logits(const float* pi_row, const float* b_pi, const float* w_pi_ctx,
                                                 const float* held, int position_class, int P, float* logits) {
     const long long width = (long long)P * N_ACTIONS;
     const int block = position_class * N_ACTIONS;
     for (int a = 0; a < N_ACTIONS; ++a) {
-        float v = pi_row[block + a] + b_pi[block + a];
-        for (int c = 0; c < HEAD_CONTEXT_DIM; ++c) v = fmaf(held[c], w_pi_ctx[c * width + block + a], v);
-        logits[a] = v;
+        logits[a] = policy_logit(pi_row[block + a], b_pi, w_pi_ctx, held, block + a, width);
     }
 }
 
@@ -69,10 +75,16 @@ static __device__ inline void policy_logits_tile(const float* pi_all, const floa
     __syncthreads();
 }
 
-// soft = softmax(logits). NaN in, NaN out.
-static __device__ inline void policy_softmax(const float* logits, float* soft) {
+// Largest of the logits.
+static __device__ inline float policy_top(const float* logits) {
     float top = logits[0];
     for (int a = 1; a < N_ACTIONS; ++a) top = logits[a] > top ? logits[a] : top;
+    return top;
+}
+
+// soft = softmax(logits). NaN in, NaN out.
+static __device__ inline void policy_softmax(const float* logits, float* soft) {
+    const float top = policy_top(logits);
     float sum = 0.0f;
     for (int a = 0; a < N_ACTIONS; ++a) {
         soft[a] = expf(logits[a] - top);
@@ -100,10 +112,8 @@ struct PolicyDraw {
     float log_prob;  // nats
 };
 
-// rl_pi_action_kernel: the draw from logits [11]; greedy: no random number is used.
-static __device__ inline PolicyDraw pi_action_row(const float* logits, float p_min, unsigned int* rng, bool greedy) {
-    float soft[N_ACTIONS];
-    policy_softmax(logits, soft);
+// The draw from the softmax [11]; greedy: no random number is used.
+static __device__ inline PolicyDraw policy_draw(const float* soft, float p_min, unsigned int* rng, bool greedy) {
     int drawn = 0;
     float chosen = soft[0];
     const float u = greedy ? 0.0f : uniform01(rng);
@@ -121,6 +131,13 @@ static __device__ inline PolicyDraw pi_action_row(const float* logits, float p_m
         chosen = soft[ACTION_HOLD];
     }
     return {drawn, logf(policy_floored(chosen, p_min))};
+}
+
+// rl_pi_action_kernel: the draw from logits [11].
+static __device__ inline PolicyDraw pi_action_row(const float* logits, float p_min, unsigned int* rng, bool greedy) {
+    float soft[N_ACTIONS];
+    policy_softmax(logits, soft);
+    return policy_draw(soft, p_min, rng, greedy);
 }
 
 // Mean value of the actions that lead to the same position as action a; q [11], next_class [11] of the row's class.

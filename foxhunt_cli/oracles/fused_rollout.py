@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,10 +80,20 @@ def _play(t: Trial, listed: Sequence[Any], host: dict[str, np.ndarray], dims: di
     return {name: np.array(device.download(array)) for name, array in arrays.items()}
 
 
-def _compare(t: Trial, label: str, draw: Stage, choice: dict[str, Any], rows: int, **scalars: Any) -> dict[str, Any]:
-    """Plays both lists on the same start and checks that no array differs; the buffers of the plain one."""
+def _compare(
+    t: Trial, label: str, draw: Stage, choice: dict[str, Any], rows: int, lanes: str = "", **scalars: Any
+) -> dict[str, Any]:
+    """Plays both lists on the same start and checks that no array differs; the buffers of the plain one.
+
+    lanes: of a row, where they are not to be those that its list has.
+    """
     listed = environment_steps(Shape(ROLLOUT, rows, **choice), draw, track=True)
     plain, fused = ([*iteration_begin(), *chosen(listed, fusion)] for fusion in ("none", "exact"))
+    if lanes:
+        fused = [
+            replace(step, remap={**step.remap, "lanes": lanes}) if "lanes" in getattr(step, "remap", {}) else step
+            for step in fused
+        ]
     dims = {
         "B": rows, "T": ROLLOUT, "P": 2 * LOT_LIMIT + 1, "lot_limit": LOT_LIMIT, "latency": 1, "tick_value_usd": 12.5,
         "fee_usd": 2.05, "realised_reward": 0, "ratchet": 1, "since_close": 0, **scalars,
@@ -107,6 +118,8 @@ def a_rollout_in_one_kernel_equals_its_steps(t: Trial) -> None:
     seeds = {"realised_reward": 1, "ratchet": 0, "since_close": 1}
     got = _compare(t, "rules of the seeds", draw, {}, 64, **seeds)
     reasons |= int(np.bitwise_or.reduce(got["override_reason"].reshape(-1)))
+    _compare(t, "half a warp a row, more logits than its lanes hold", draw, {}, 7, "16")
+    _compare(t, "half a warp a row, logits ahead", draw, {}, 7, "16", P=5, lot_limit=2)
     t.equal("every override acted", 1 | 8 | 16 | 32 | 64, reasons)
     t.true("trades closed", int(got["fee_sides"].sum()) > 100, int(got["fee_sides"].sum()))
 

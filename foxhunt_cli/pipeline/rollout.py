@@ -41,6 +41,8 @@ _WHOLE_ROLLOUT = {
     "rl_signal_action": "rl_rollout_signal",
 }
 
+WARPS = 1024  # of rl_rollout_policy that fit on a GPU at once with room beside them
+
 
 def iteration_begin() -> list[Step]:
     """Before the first environment step: carry the trade context over, clear rows on a new episode."""
@@ -55,7 +57,9 @@ def environment_step(t: int, gates: Sequence[Step] = ()) -> list[Step]:
 
 def whole_rollout(draw: Stage) -> list[Step]:
     """All environment steps of an iteration whose actions come from ``draw``, without entry gates, in one kernel."""
-    return [Stage(_WHOLE_ROLLOUT[draw.kernel], draw.remap)]
+    name = _WHOLE_ROLLOUT[draw.kernel]
+    lanes = {"lanes": f"32 if B <= {WARPS} else 16"} if name == "rl_rollout_policy" else {}
+    return [Stage(name, {**draw.remap, **lanes})]
 
 
 def after_rollout(scale: Sequence[Step] = ()) -> list[Step]:
