@@ -89,10 +89,10 @@ struct CfcForwardWarp {
         float2 pre[ROWS];
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) pre[n] = next_pre[n];
-        const bool more = i + 1 < lane.count;
+        const bool more = i + 1 < lane.count();
         fetch_pre(more ? w : w + 1, more ? i + 1 : 0);
         float v[1][4] = {};
-        if (w > 0) backbone.template times<4>(h_tile, v);
+        if (w > 0) backbone.template times<4>(h_tile + lane.read, v);
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) {
             const float a = CFC_AMPLITUDE * quick_tanh(CFC_SLOPE * (pre[n].x + v[0][n] + b_backbone[0]));
@@ -107,10 +107,10 @@ struct CfcForwardWarp {
         float gap[ROWS];
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) gap[n] = next_gap[n];
-        const bool more = i + 1 < lane.count;
+        const bool more = i + 1 < lane.count();
         fetch_gap(more ? w : w + 1, more ? i + 1 : 0);
         float d[4][4];
-        gate.template times<1>(u_tile, d);
+        gate.template times<1>(u_tile + lane.read, d);
         const int behind = w - (p.W - 1 - p.T);
 #pragma unroll
         for (int n = 0; n < ROWS; ++n) {
@@ -144,11 +144,11 @@ static __device__ __forceinline__ void sequence_forward(const CfcForward& p, int
     clear_tiles(memory, 2 * CFC_TILE * tiles);
     CfcForwardWarp<KEEP, ROWS> warp(p, tiles);
     for (int w = 0; w < p.W; ++w) {
-        for (int i = 0; i < warp.lane.count; ++i) {
+        for (int i = 0; i < warp.lane.count(); ++i) {
             warp.do_backbone(w, i, memory + 2 * i * CFC_TILE, memory + (2 * i + 1) * CFC_TILE);
         }
         __syncthreads();
-        for (int i = 0; i < warp.lane.count; ++i) {
+        for (int i = 0; i < warp.lane.count(); ++i) {
             warp.do_gates(w, i, memory + (2 * i + 1) * CFC_TILE, memory + 2 * i * CFC_TILE);
         }
         __syncthreads();

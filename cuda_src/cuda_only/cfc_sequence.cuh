@@ -12,6 +12,9 @@
 // 500 cycles a snapshot. Its range is enough for weights (below 65504; above, h is NaN), for u and h (below 1.72), and
 // for gradients scaled by a power of two. Below 6e-5 it rounds to 3e-8, which no sum of such operands notices.
 // Rows behind B are computed as zeros and not stored.
+// What a step begins with decides how long it takes: two warps of a scheduler hide nothing. So the places of a lane's
+// operands are kept in registers (held: the compiler would derive them anew from the thread's number, twice a snapshot),
+// and where tiles have four rows a block has one of them, without a loop over tiles, at 32-bit places.
 #pragma once
 #include "cuda_only/half.cuh"
 #include "nets/cfc.cuh"
@@ -23,6 +26,9 @@
 #define CFC_TILE (HIDDEN_DIM / 32 * CFC_GROUP)  // words of a tile of 128 inputs
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+
+// `v`, by way of a shuffle, through which no compiler sees what it was made from.
+static __device__ __forceinline__ int held(int v) { return __shfl_sync(0xffffffffu, v, threadIdx.x & 31); }
 
 // Word of a tile that holds inputs 8 chunk + 2 pair and the one after it, of a group of 32, in a column: a lane's
 // operands of a group are the 16 contiguous bytes of its chunk. The exclusive or spreads readers and writers over all
@@ -50,10 +56,9 @@ struct CfcWeights {
 
     // d = weights times tile. Each output is SUMS sums of every SUMS-th instruction's inputs, added in pairs at the
     // end, so that the tensor cores always have an instruction that waits for none before it.
+    // at: the tile from the lane's first operand on (CfcLane::read).
     template <int SUMS>
-    __device__ __forceinline__ void times(const unsigned int* tile, float (&d)[BLOCKS][4]) const {
-        const int lane = threadIdx.x & 31;
-        const unsigned int* at = tile + tile_word(0, lane & 3, lane >> 2, 0);
+    __device__ __forceinline__ void times(const unsigned int* at, float (&d)[BLOCKS][4]) const {
         float sum[BLOCKS][SUMS][4] = {};
 #pragma unroll
         for (int s = 0; s < STEPS; s += 2) {
@@ -80,29 +85,39 @@ struct CfcWeights {
 };
 
 // A lane's place: units 2 g and 2 g + 1 of its warp's, ROWS (1 or 2) rows of a tile: column 2 t, and 2 t + 1 for two.
+// With one row a block has one tile.
 template <int ROWS>
 struct CfcLane {
-    int warp, g, t, unit, first_row, count, B;
+    int warp, g, t, unit, first_row, left, B;
+    int read, write;  // words of a tile: the lane's first operand of a product; its units as inputs of the next
 
     __device__ __forceinline__ CfcLane(int tiles, int B)
-        : warp(threadIdx.x / 32), g((threadIdx.x & 31) / 4), t(threadIdx.x & 3), unit(warp * CFC_UNITS + 2 * g),
-          first_row((int)blockIdx.x * tiles * 4 * ROWS), B(B) {
-        const int left = (B - first_row + 4 * ROWS - 1) / (4 * ROWS);
-        count = left < tiles ? left : tiles;
+        : warp(threadIdx.x / 32), g((threadIdx.x & 31) / 4), t(threadIdx.x & 3), unit(held(warp * CFC_UNITS + 2 * g)),
+          first_row((int)blockIdx.x * (ROWS == 1 ? 1 : tiles) * 4 * ROWS + t * ROWS), B(B),
+          read(held(tile_word(0, threadIdx.x & 3, (threadIdx.x & 31) >> 2, 0))),
+          write(held(tile_word(warp / 2, 2 * (warp & 1) + g / 4, 2 * t, g & 3))) {
+        const int here = (B - (int)blockIdx.x * tiles * 4 * ROWS + 4 * ROWS - 1) / (4 * ROWS);
+        left = here < tiles ? here : tiles;
+        first_row = held(first_row);
     }
 
+    // Tiles of the block.
+    __device__ __forceinline__ int count() const { return ROWS == 1 ? 1 : left; }
+
     // Row n (below ROWS) of the lane's in tile i.
-    __device__ __forceinline__ int row(int i, int n) const { return first_row + (i * 4 + t) * ROWS + n; }
+    __device__ __forceinline__ int row(int i, int n) const { return first_row + i * 4 * ROWS + n; }
     __device__ __forceinline__ bool inside(int i, int n) const { return row(i, n) < B; }
 
-    // Index of the lane's first unit in a [W, B, columns] buffer.
+    // Index of the lane's first unit in a [W, B, columns] buffer; below 2^31 where a lane has one row.
     __device__ __forceinline__ long long at(int w, int i, int n, int columns) const {
+        if (ROWS == 1) return (w * B + row(i, n)) * columns + unit;
         return ((long long)w * B + row(i, n)) * columns + unit;
     }
 
-    // The lane's two units of row n as inputs of the next product; group: of the tile's first 32 inputs.
+    // The lane's two units of row n as inputs of the next product; group: of the tile's first 32 inputs. The neighbouring
+    // column's word differs in one bit.
     __device__ __forceinline__ void put(unsigned int* tile, int group, int n, float a, float b) const {
-        tile[tile_word(group + warp / 2, 2 * (warp & 1) + g / 4, 2 * t + n, g & 3)] = to_halves(a, b);
+        tile[group * CFC_GROUP + (write ^ 16 * n)] = to_halves(a, b);
     }
 };
 
