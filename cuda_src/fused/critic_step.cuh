@@ -85,6 +85,7 @@ static __device__ inline void load_noise(TileNoise* noise, C51Corner at, const f
 
 // What a thread has of a tile: its elements with moments, target copies and gradients, all asked for before anything is
 // decided or stored.
+#define SLICES_AHEAD 8  // of an element's gradient
 #define SHARE_ELEMENTS (((TILE_INPUTS + 1) * TILE_PAIRS * C51_ATOMS + TILE_THREADS - 1) / TILE_THREADS)
 struct TileShare {
     SpanElement w[SHARE_ELEMENTS], sw[SHARE_ELEMENTS];
@@ -111,8 +112,13 @@ static __device__ inline TileShare load_share(const CriticSpan& span, C51Corner 
         share.sw[j] = load_element(span, at_w + places.sw);
         const float* part = grad_parts + (at.input0 + e.row) * input_size + at.pair0 * C51_PLACES + e.place;
         share.g[j] = 0.0f;
-#pragma unroll 8
-        for (int s = 0; s < slices; ++s) share.g[j] += part[s * slice_size];
+        for (int first = 0; first < slices; first += SLICES_AHEAD) {
+            float slice[SLICES_AHEAD];  // behind the last one the first again: no load waits for a branch
+#pragma unroll
+            for (int s = 0; s < SLICES_AHEAD; ++s) slice[s] = part[(first + s < slices ? first + s : 0) * slice_size];
+#pragma unroll
+            for (int s = 0; s < SLICES_AHEAD; ++s) share.g[j] = first + s < slices ? share.g[j] + slice[s] : share.g[j];
+        }
     }
     return share;
 }

@@ -6,7 +6,7 @@
 #define REDUCE_THREADS 512
 #define UPDATE_BLOCKS 128   // of the rows' kernels, at most
 #define SUM_UNITS 4         // of the embedding a block of the sums
-#define SUM_UNITS 4         // of the embedding a block of the sums
+#define SUM_AHEAD 16        // parts that a thread of the sums asks for before it adds the first
 
 // rl_iqn_embed: taus of an update and their embeddings; W and the target's W, transposed.
 // launch: blocks 3*n + 2*P*N_ACTIONS/8 + 1, block 128
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
     const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
                               replay_lots, next_class, nullptr, nullptr, path_return, nullptr, replay_discount,
                               is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
-    IqnRows<Fp32Math, N_ACTIONS, false>(shared, update).run();
+    IqnRows<Fp32Math, N_ACTIONS, IQN_SUMS_IN_PART>(shared, update).run();
 }
 
 // rl_iqn_executed_update: the same for the executed action alone.
@@ -83,21 +83,31 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_upd
     const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
                               replay_lots, nullptr, replay_next_lots, replay_action, nullptr, replay_reward,
                               replay_discount, is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
-    IqnRows<Fp32Math, 1, false>(shared, update).run();
+    IqnRows<Fp32Math, 1, IQN_SUMS_IN_PART>(shared, update).run();
 }
 
 // Sum of one element over the blocks' sums, given to the threads of group 0: group g of `groups` takes a run of blocks,
 // ascending, then the groups' sums are added in order. Of a class (-1: of all) only blocks whose rows are in it have
-// sums. visited: the classes of each block; shared: a float a thread. Ends with a barrier.
-static __device__ inline float sum_over_blocks(const float* parts, long long size, int blocks, int cls,
+// sums; in the place of the others a thread reads `spare`, so that no load stands behind a branch and waits for the one
+// before. visited: the classes of each block; shared: a float a thread. Ends with a barrier.
+static __device__ inline float sum_over_blocks(const float* parts, const float* spare, long long size, int blocks, int cls,
                                                const int* visited, int group, int groups, int lane, int lanes,
                                                float* shared) {
     const int each = (blocks + groups - 1) / groups, first = group * each;
     const int last = first + each < blocks ? first + each : blocks;
     float sum = 0.0f;
-#pragma unroll 16
-    for (int block = first; block < last; ++block) {
-        if (cls < 0 || visited[block] >> cls & 1) sum += parts[block * size];
+    for (int from = first; from < last; from += SUM_AHEAD) {
+        float part[SUM_AHEAD];
+        unsigned int has = 0u;
+#pragma unroll
+        for (int i = 0; i < SUM_AHEAD; ++i) {
+            const int block = from + i;
+            const bool counts = block < last && (cls < 0 || visited[block] >> cls & 1);
+            part[i] = *(counts ? parts + block * size : spare);
+            has |= counts ? 1u << i : 0u;
+        }
+#pragma unroll
+        for (int i = 0; i < SUM_AHEAD; ++i) sum = has >> i & 1u ? sum + part[i] : sum;
     }
     shared[group * lanes + lane] = sum;
     __syncthreads();
@@ -107,6 +117,7 @@ static __device__ inline float sum_over_blocks(const float* parts, long long siz
 
 // rl_iqn_update_reduce: the blocks' sums become the gradients of the four tensors and the loss; the taus move on.
 // launch: blocks 33 + (P*N_ACTIONS*(HIDDEN_DIM + 1) + 63)/64, block 512
+// chain: 10 us
 // updates: isv, nonfinite_parts, rng_tau, rng_tau_next
 // fuses: rl_iqn_backward, rl_iqn_phi_backward, rl_row_mean, rl_mean_into_slot, rl_sample_tau
 // Blocks 0 to 31: four units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128]
@@ -152,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 2) rl_iqn_update_re
     if (tid < blocks) visited[tid] = (int)iqn_update_parts[tid * size + columns_end + IQN_MAX_TAUS * HIDDEN_DIM + 2];
     __syncthreads();
     const int cls = units ? -1 : column / N_ACTIONS;
-    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), size, blocks, cls, visited, group,
+    const float* classes = iqn_update_parts + columns_end + IQN_MAX_TAUS * HIDDEN_DIM + 2;  // of block 0
+    const float sum = sum_over_blocks(iqn_update_parts + (real ? element : 0), classes, size, blocks, cls, visited, group,
                                       REDUCE_THREADS / lanes, lane, lanes, scratch);
     float gradient = 0.0f;  // that this thread stores
     if (!units) {

@@ -61,8 +61,11 @@ struct IqnTile {
 static_assert(sizeof(float) == 8 || (sizeof(IqnTile<N_ACTIONS>) <= 88320 && sizeof(IqnTile<1>) <= 75776),
               "the launch rules of the kernels ask for less shared memory than a tile takes");
 
-// SUMS_SHARED: the sums of W and b lie in shared memory until the block ends, not in its part of iqn_update_parts.
-template <class Math, int SLOTS, bool SUMS_SHARED>
+// Where a block adds up the gradients of W and b: in its part of iqn_update_parts, in shared memory until it ends, or, where
+// it has one tile alone, nowhere: the tile's sums go straight to the part.
+enum IqnSums { IQN_SUMS_IN_PART, IQN_SUMS_SHARED, IQN_ONE_TILE };
+
+template <class Math, int SLOTS, IqnSums SUMS>
 struct IqnRows {
     using Tile = IqnTile<SLOTS>;
     using Rows = typename Tile::Rows;
@@ -85,7 +88,7 @@ struct IqnRows {
         q = shared + sizeof(Tile) / sizeof(float);
         b = q + IQN_GROUPS * ROWS * pairs;
         target_b = b + pairs;
-        sums = SUMS_SHARED ? target_b + pairs : my_parts();
+        sums = SUMS == IQN_SUMS_SHARED ? target_b + pairs : my_parts();
     }
 
     __device__ __forceinline__ float* my_parts() const { return u.parts + (long long)blockIdx.x * IQN_PART_SIZE(pairs); }
@@ -113,6 +116,7 @@ struct IqnRows {
         if (tid < IQN_MAX_TAUS) s.tau[tid] = tid < u.n ? u.iqn_tau[tid] : 0.0f;
         for (int i = USED * IQN_STRIDE + tid; i < Tile::DEPTH * IQN_STRIDE; i += IQN_THREADS) s.hw[0][i] = 0.0f;
         for (int i = USED * IQN_Z_STRIDE + tid; i < Tile::PADDED * IQN_Z_STRIDE; i += IQN_THREADS) s.grad_z[i] = 0.0f;
+        if (SUMS == IQN_ONE_TILE) return;
 #pragma unroll 8
         for (int i = tid; i < IQN_COLUMN_SUMS(pairs); i += IQN_THREADS) sums[i] = 0.0f;
     }
@@ -171,13 +175,13 @@ struct IqnRows {
 
     // E[IQN] at h_n of every pair without bias: a thread a column, each group a quarter of the inputs.
     __device__ __forceinline__ void expectations(const Rows& t) const {
-        constexpr int DEPTH = HIDDEN_DIM / IQN_GROUPS;
+        constexpr int DEPTH = HIDDEN_DIM / IQN_GROUPS, AHEAD = SUMS == IQN_ONE_TILE ? 8 : DEPTH / 4;  // registers allow
         for (int c = k; c < pairs; c += HIDDEN_DIM) {
             const float* w = u.w_iqn + group * DEPTH * pairs + c;
             float sum[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) sum[r] = 0.0f;
-#pragma unroll
+#pragma unroll AHEAD
             for (int i = 0; i < DEPTH; i += 4) {
                 const int input = group * DEPTH + i;
                 float scaled[4], x[4];
@@ -295,8 +299,30 @@ struct IqnRows {
         if (k == 0) sums[pairs * HIDDEN_DIM + t.column[slot]] += s.slot_grad[slot];
     }
 
+    // Sums of a column over the tile's rows of its class, the first of which is `first`: the bits of add_slot from zero on.
+    __device__ __forceinline__ void store_slots(const Rows& t, int first, int a) const {
+        const int column = t.column[first * SLOTS + a];
+        float sum = 0.0f, bias = 0.0f;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const int slot = r * SLOTS + a;
+            if (r < first || t.column[slot] != column) continue;
+            sum = fmaf(t.h[0][r * HIDDEN_DIM + k], s.hw[1][slot * IQN_STRIDE + k], sum);
+            bias += s.slot_grad[slot];
+        }
+        sums[column * HIDDEN_DIM + k] = sum;
+        if (k == 0) sums[pairs * HIDDEN_DIM + column] = bias;
+    }
+
     __device__ __forceinline__ void add_columns(const Rows& t) const {
-        if (SLOTS == 1) {
+        if (SUMS == IQN_ONE_TILE) {
+            static_assert(SUMS != IQN_ONE_TILE || (SLOTS == N_ACTIONS && IqnTile<SLOTS>::ROWS == 2), "two rows, all actions");
+            const bool alike = t.column[0] == t.column[SLOTS];
+            for (int a = group; a < SLOTS; a += IQN_GROUPS) {
+                store_slots(t, 0, a);
+                if (!alike) store_slots(t, 1, a);
+            }
+        } else if (SLOTS == 1) {
             for (int slot = 0; slot < USED; ++slot) {
                 if (t.column[slot] % N_ACTIONS % IQN_GROUPS == group) add_slot(t, slot);
             }
@@ -321,7 +347,7 @@ struct IqnRows {
 
     __device__ __forceinline__ void finish(GradPhi& grad_phi, float loss_sum, float bad) const {
         float *parts = my_parts(), *rest = parts + IQN_COLUMN_SUMS(pairs);
-        if (SUMS_SHARED) {
+        if (SUMS == IQN_SUMS_SHARED) {
             for (int c = 0; c < u.P; ++c) {
                 if (!(s.visited >> c & 1)) continue;
 #pragma unroll 4
@@ -365,17 +391,18 @@ struct IqnRows {
             __syncthreads();
             quantiles(t);
             __syncthreads();
-            if (next_row0 < u.rows) {
+            if (SUMS != IQN_ONE_TILE && next_row0 < u.rows) {
                 fetch_rows(next_row0, ahead);
                 load_slots(next, next_row0);
             }
             losses(t);
-            keep_rows(next, ahead);
+            if (SUMS != IQN_ONE_TILE) keep_rows(next, ahead);
             __syncthreads();
             gradients(grad_phi);
             __syncthreads();
             add_columns(t);
             if (tid == IQN_THREADS - 1) add_losses(row0, &loss_sum, &bad);
+            if (SUMS == IQN_ONE_TILE) break;
             __syncthreads();
         }
         finish(grad_phi, loss_sum, bad);

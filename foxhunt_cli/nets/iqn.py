@@ -16,6 +16,8 @@ from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 COSINES = 64
 TAUS_MAX = 32
 """Taus of an update that the kernels have room for (IQN_MAX_TAUS of cuda_src/fused/iqn_update.cuh)."""
+FEW_ROWS = 256
+"""Rows that UPDATE_BLOCKS tiles of two hold (cuda_src/fused/iqn_update.cu): a block has one tile."""
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
 _PART_SIZE = f"{_PAIRS}*({_H} + 1) + {TAUS_MAX}*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
@@ -161,17 +163,21 @@ def loss_and_backward(batch: CriticBatch, *, path: bool, grad_h: str | None = No
     return steps
 
 
-def update(batch: CriticBatch, *, path: bool) -> Fused:
-    """A whole update but for the optimiser: fresh taus, loss into its slot, gradients of the four tensors."""
+def update(batch: CriticBatch, *, path: bool, rows: int) -> Fused:
+    """A whole update but for the optimiser: fresh taus, loss into its slot, gradients of the four tensors.
+
+    rows: of the batch; FEW_ROWS or fewer have a kernel of their own.
+    """
     steps = (
         *draw_taus(),
         *embed_taus(),
         *forward(batch, path=path),
         *loss_and_backward(batch, path=path),
     )
-    rows = "rl_iqn_path_update" if path else "rl_iqn_executed_update"
-    in_float32 = Fused(_fused(batch, rows, path), steps)
-    return Fused(_fused(batch, f"{rows}_tf32", path), (in_float32,), tf32=True)
+    kernel = "rl_iqn_path_update" if path else "rl_iqn_executed_update"
+    in_float32 = Fused(_fused(batch, kernel, path), steps)
+    few = "_few" if path and rows <= FEW_ROWS else ""
+    return Fused(_fused(batch, f"{kernel}{few}_tf32", path), (in_float32,), tf32=True)
 
 
 def _fused(batch: CriticBatch, kernel: str, path: bool) -> tuple[Step, ...]:

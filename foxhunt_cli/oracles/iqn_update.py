@@ -58,7 +58,7 @@ def _rig(trial: Trial, rows: int, classes: int, taus: int, *, visited: int | Non
 
 
 def _results(rig: HeadRig, path: bool, fusion: str) -> dict[str, np.ndarray]:
-    rig.run(chosen([iqn.update(BATCH, path=path)], fusion))
+    rig.run(chosen([iqn.update(BATCH, path=path, rows=int(rig.dims["R"]))], fusion))
     names = (*GRADIENTS, "rng_tau", "rng_tau_next", "iqn_tau", "nonfinite_parts_critic")
     return {name: rig.get(name) for name in names} | {"loss": np.array(rig.slot("LOSS_IQN"))}
 
@@ -104,6 +104,20 @@ def iqn_fused_updates_on_tensor_cores_equal_their_steps(trial: Trial) -> None:
 
 
 @oracle("iqn")
+def iqn_updates_of_few_and_of_many_rows_leave_the_same_bits(trial: Trial) -> None:
+    """The kernel whose blocks have one tile beside the one whose blocks add up tiles: same products, same order."""
+    trial.needs_tensor_cores()
+    for rows, classes, visited in ((256, 9, None), (31, 5, None), (1, 9, None), (8, 9, 3)):
+        got = []
+        for chosen_for in (iqn.FEW_ROWS, iqn.FEW_ROWS + 1):
+            rig = _rig(trial, rows, classes, 32, visited=visited)
+            rig.run(chosen([iqn.update(BATCH, path=True, rows=chosen_for)], "tf32"))
+            got.append([rig.get(name) for name in GRADIENTS] + [np.array(rig.slot("LOSS_IQN"))])
+        for name, few, many in zip((*GRADIENTS, "LOSS_IQN"), *got, strict=True):
+            trial.equal(f"{rows} rows, {classes} classes: {name}", many, few)
+
+
+@oracle("iqn")
 def iqn_fused_update_shows_a_bad_row(trial: Trial) -> None:
     """A NaN in one encoding: one row counted, the loss shows it; columns of classes nobody is in stay exactly zero."""
     rig = _rig(trial, 9, 5, 32, visited=1)
@@ -123,7 +137,7 @@ def iqn_embeddings_match_float64(trial: Trial) -> None:
     """The three embeddings and the transposed weights; cosines to 1e-5 (63 pi tau in float32 is known to 1e-5)."""
     rig = _rig(trial, 4, 5, 32)
     states = rig.get("rng_tau_next")
-    rig.run(chosen([iqn.update(BATCH, path=True)], "float32")[:1])
+    rig.run(chosen([iqn.update(BATCH, path=True, rows=9)], "float32")[:1])
     arrays = {"rng_tau": states, "iqn_tau": np.zeros(32, np.float32)}
     drawn = trial.run("rl_sample_tau", arrays, n=32)["iqn_tau"].astype(np.float64)
     sets = (("", rig.get("iqn_tau")), ("target_", drawn), ("", (np.arange(32) + 0.5) / 32))

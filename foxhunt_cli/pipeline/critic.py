@@ -119,7 +119,7 @@ def update(shape: Shape, number: int) -> Fused:
     """
     path, batch = shape.path, _PATH_BATCH if shape.path else _EXECUTED_BATCH
     again = fresh.instead_of_stored(shape) if shape.fresh else []
-    quantiles = [iqn.update(batch, path=path)] if shape.quantiles else []
+    quantiles = [iqn.update(batch, path=path, rows=shape.replay_batch)] if shape.quantiles else []
     steps: tuple[Step | Fused, ...] = (
         per.batch(path=path),
         *again,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from tensor_cores import emulated, trial_of
 
-from foxhunt_cli.nets import c51_update
+from foxhunt_cli.nets import c51_update, iqn
 from foxhunt_cli.oracles import critic_rig, critic_update
 from foxhunt_cli.pipeline import build
 
@@ -34,3 +34,8 @@ def test_updates_equal_their_steps(trial, rows: int, classes: int, hindsight: st
 def test_wide_kernel_of_large_batches(trial, monkeypatch) -> None:
     monkeypatch.setattr(c51_update, "WIDE_FROM", 1)
     critic_update.compare_updates(trial, 70, 3, "path", 1)
+
+
+def test_quantile_kernel_of_more_rows_than_one_tile_a_block(trial, monkeypatch) -> None:
+    monkeypatch.setattr(iqn, "FEW_ROWS", 0)
+    critic_update.compare_updates(trial, 40, 3, "path", 1)
