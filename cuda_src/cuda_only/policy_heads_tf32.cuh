@@ -38,11 +38,14 @@ struct FlatRows {
 // Weights of both heads [128][WIDTH], rows of STRIDE floats, as TF32 numbers.
 template <int WIDTH, int STRIDE>
 static __device__ __forceinline__ void load_policy_weights(float* to, const float* w_pi, const float* w_v, int P) {
+    const int pairs = P * N_ACTIONS;
 #pragma unroll 14
     for (int i = threadIdx.x; i < HIDDEN_DIM * WIDTH; i += POLICY_THREADS) {
-        const int k = i / WIDTH, c = i - k * WIDTH;
-        const float* from = policy_column(w_pi, w_v, k, c, P);
-        to[k * STRIDE + c] = from ? Tf32Math::operand(*from) : 0.0f;
+        const int k = i / WIDTH, c = i - k * WIDTH, of_v = c - pairs;
+        const bool pi = of_v < 0, real = of_v < P;
+        // Every thread loads, also where a pad is: a load behind a branch would wait for the one before.
+        const float v = (pi ? w_pi : w_v)[pi ? k * pairs + c : (real ? k * P + of_v : 0)];
+        to[k * STRIDE + c] = real ? Tf32Math::operand(v) : 0.0f;
     }
 }
 

@@ -8,6 +8,7 @@
 
 #define PRIORITY_SUMS 4      // numbers of a block
 #define Q_BIAS_RATE 0.05f    // EMA rate per update
+#define ERRORS_AHEAD 16      // groups' errors of a row that a thread asks for together
 
 // TD error of a row: its mean cross-entropy over the pairs that learn.
 struct RowErrors {
@@ -16,8 +17,15 @@ struct RowErrors {
 
     __device__ inline float operator()(int r) const {
         float sum = 0.0f;
-#pragma unroll 8
-        for (int g = 0; g < groups; ++g) sum += td_parts[(long long)g * R + r];
+        for (int first = 0; first < groups; first += ERRORS_AHEAD) {
+            float part[ERRORS_AHEAD];  // behind the last group the first one's again: no load waits for a branch
+#pragma unroll
+            for (int i = 0; i < ERRORS_AHEAD; ++i) {
+                part[i] = td_parts[(long long)(first + i < groups ? first + i : 0) * R + r];
+            }
+#pragma unroll
+            for (int i = 0; i < ERRORS_AHEAD; ++i) sum = first + i < groups ? sum + part[i] : sum;
+        }
         return sum / learned;
     }
 };

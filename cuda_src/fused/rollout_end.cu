@@ -39,8 +39,37 @@ enum Controller {
     RUN_LEARNING_RATE = 1 << 14,
 };
 
+// The controllers that run, by a thread a warp: what one writes none of another warp touches
+// (tests/unit/control/test_controllers_apart.py).
+static __device__ inline void run_controllers(int running, int plateau, float* isv, const float* isv_seed,
+                                              const unsigned int* adam_step, unsigned int* controller_age,
+                                              unsigned int* lr_halvings, float* loss_abs_ema) {
+    if (threadIdx.x == 0) {
+        if (running & RUN_REWARD_CLAMP) controller_reward_clamp_thread(isv, controller_age);
+        if (running & RUN_GATES) controller_gates_thread(isv, isv_seed);
+        if (running & RUN_GAMMA) controller_gamma_thread(isv, controller_age);
+        if (running & RUN_TARGET_TAU) controller_target_tau_thread(isv, controller_age);
+    } else if (threadIdx.x == 32) {
+        if (running & RUN_PPO_CLIP) controller_ppo_clip_thread(isv, controller_age);
+        if (running & RUN_PPO_RATIO_CLAMP) controller_ppo_ratio_clamp_thread(isv, isv_seed, controller_age);
+        if (running & RUN_ENTROPY_COEF) controller_entropy_coef_thread(isv, controller_age);
+        if (running & RUN_ROLLOUT_STEPS) controller_rollout_steps_thread(isv, controller_age);
+    } else if (threadIdx.x == 64) {
+        if (running & RUN_PER_ALPHA) controller_per_alpha_thread(isv, controller_age);
+        if (running & RUN_PER_BETA) controller_per_beta_thread(isv, isv_seed);
+        if (running & RUN_DISTILL_LAMBDA) controller_distill_lambda_thread(isv, controller_age);
+        if (running & RUN_DISTILL_TEMPERATURE) controller_distill_temperature_thread(isv, controller_age);
+        if (running & RUN_LOSS_BALANCE) controller_loss_balance_thread(isv, controller_age, loss_abs_ema);
+    } else if (threadIdx.x == 96) {
+        if (running & RUN_LEARNING_RATE) {
+            controller_learning_rate_thread(isv, isv_seed, adam_step, lr_halvings, plateau);
+        }
+    }
+}
+
 // rl_rollout_end: trade averages, reward, its statistics, signals of the market side, controllers.
 // launch: blocks (T*B + 511) // 512, block 128
+// chain: 12 us
 // updates: isv, action_share_ema, controller_age, lr_halvings, loss_abs_ema, parts_reward, blocks_done
 // fuses: ema_update_on_done, rl_fused_reward_pipeline, rl_reward_statistics, action_entropy_per_step
 // fuses: rl_event_counters, rl_market_statistics, rl_unit_statistics, rl_dones_ema, rl_step_counter_update
@@ -49,8 +78,8 @@ enum Controller {
 // fuses: rl_controller_rollout_steps, rl_controller_per_alpha, rl_controller_per_beta, rl_controller_distill_lambda
 // fuses: rl_controller_distill_temperature, rl_controller_loss_balance, rl_controller_learning_rate
 // A block has SIGNAL_PART moments: their rewards, and what they add to every signal (the first B also what their rows are
-// at the end); the last block to finish adds the blocks up, a warp a signal makes of the totals what it will, then one
-// thread runs the controllers one by one. parts_reward [ROLLOUT_COLUMNS, blocks].
+// at the end); the last block to finish adds the blocks up, a warp a signal makes of the totals what it will, then the
+// controllers run. parts_reward [ROLLOUT_COLUMNS, blocks].
 // Parameters are those of the kernels that it stands for. averages 0: ema_update_on_done has run before (it must where
 // the reward scale follows it). controllers: bits, see above; the state of one that does not run is not touched.
 extern "C" __global__ void rl_rollout_end(
@@ -128,21 +157,5 @@ extern "C" __global__ void rl_rollout_end(
     }
     if (threadIdx.x == 96) unit_statistics_finish(totals + OF_UNITS, isv, B);
     __syncthreads();
-    if (threadIdx.x != 0) return;
-    if (controllers & RUN_REWARD_CLAMP) controller_reward_clamp_thread(isv, controller_age);
-    if (controllers & RUN_GATES) controller_gates_thread(isv, isv_seed);
-    if (controllers & RUN_GAMMA) controller_gamma_thread(isv, controller_age);
-    if (controllers & RUN_TARGET_TAU) controller_target_tau_thread(isv, controller_age);
-    if (controllers & RUN_PPO_CLIP) controller_ppo_clip_thread(isv, controller_age);
-    if (controllers & RUN_PPO_RATIO_CLAMP) controller_ppo_ratio_clamp_thread(isv, isv_seed, controller_age);
-    if (controllers & RUN_ENTROPY_COEF) controller_entropy_coef_thread(isv, controller_age);
-    if (controllers & RUN_ROLLOUT_STEPS) controller_rollout_steps_thread(isv, controller_age);
-    if (controllers & RUN_PER_ALPHA) controller_per_alpha_thread(isv, controller_age);
-    if (controllers & RUN_PER_BETA) controller_per_beta_thread(isv, isv_seed);
-    if (controllers & RUN_DISTILL_LAMBDA) controller_distill_lambda_thread(isv, controller_age);
-    if (controllers & RUN_DISTILL_TEMPERATURE) controller_distill_temperature_thread(isv, controller_age);
-    if (controllers & RUN_LOSS_BALANCE) controller_loss_balance_thread(isv, controller_age, loss_abs_ema);
-    if (controllers & RUN_LEARNING_RATE) {
-        controller_learning_rate_thread(isv, isv_seed, adam_step, lr_halvings, plateau);
-    }
+    run_controllers(controllers, plateau, isv, isv_seed, adam_step, controller_age, lr_halvings, loss_abs_ema);
 }

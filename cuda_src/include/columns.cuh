@@ -82,6 +82,16 @@ struct Columns {
         for (int c = threadIdx.x; c < COUNT; c += COLUMN_THREADS) parts[c * count + part] = totals[c];
     }
     __device__ inline void of_parts(const float* parts, int count) {
+        if (count <= PART_LANES) {  // a part a lane: all loads are under way together
+#pragma unroll
+            for (int i = threadIdx.x; i < COUNT * PART_LANES; i += COLUMN_THREADS) {
+                const int c = i / PART_LANES, lane = i % PART_LANES;
+                const float part = lane < count ? parts[c * count + lane] : column_start<SUMS>(c);
+                lanes[c * PART_PAD + lane] = c < SUMS ? 0.0f + part : max_keep_nan(-MATH_FLOAT_MAX, part);
+            }
+            of_lanes();
+            return;
+        }
         for (int i = threadIdx.x; i < COUNT * PART_LANES; i += COLUMN_THREADS) {
             const int c = i / PART_LANES, lane = i % PART_LANES;
             const int own = lane < count ? (count - lane + PART_LANES - 1) / PART_LANES : 0;

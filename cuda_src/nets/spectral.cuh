@@ -20,11 +20,24 @@ static __device__ inline float spectral_right_group(const float* w, const float*
     return sum;
 }
 
+// Elements of x that a thread asks for together: index i, or, behind the last one, 0, so that no load stands behind a
+// branch and waits for the one before.
+#define SPECTRAL_AHEAD 17
+static __device__ inline void spectral_load(const float* x, int first, int step, int n, float* held) {
+#pragma unroll
+    for (int k = 0; k < SPECTRAL_AHEAD; ++k) held[k] = x[first + k * step < n ? first + k * step : 0];
+}
+
 // |x|; all threads of a block of 128 call and get it. scratch: shared, 32 floats.
 static __device__ inline float spectral_norm_block(const float* x, int n, float* scratch) {
+    const int step = (int)blockDim.x;
     float sum = 0.0f;
-#pragma unroll 16
-    for (int i = threadIdx.x; i < n; i += blockDim.x) sum = fmaf(x[i], x[i], sum);
+    for (int first = threadIdx.x; first < n; first += SPECTRAL_AHEAD * step) {
+        float held[SPECTRAL_AHEAD];
+        spectral_load(x, first, step, n, held);
+#pragma unroll
+        for (int k = 0; k < SPECTRAL_AHEAD; ++k) sum = first + k * step < n ? fmaf(held[k], held[k], sum) : sum;
+    }
     return sqrtf(block_sum(sum, scratch));
 }
 
