@@ -78,6 +78,7 @@ static __device__ __forceinline__ void draw_noises(unsigned int* rng_noise, unsi
 
 // rl_c51_next_tf32: target distributions at h_n, the next update's noise, what decides the step.
 // launch: blocks P*((R+31)/32) + 1 + noise_blocks, block 704
+// chain: 8 us
 // updates: isv, rng_noise, rng_target_noise
 // fuses: argmax_expected_q, rl_c51_next_distribution, rl_sample_noise, rl_l2_norm, rl_grad_norms
 // Blocks of 32 rows and a class, then one for update_control and, with fold, the gradient norm of the update before, then

@@ -58,6 +58,7 @@ static __device__ __forceinline__ void c51_update(float* memory, const C51Batch&
 
 // rl_c51_path_update_tf32: path targets of every class and action: logits, loss and parts of the gradients.
 // launch: blocks groups*slices, block 512, shared 71680 + 8320*P
+// chain: 14 us
 // fuses: rl_c51_path_loss, rl_grad_chunk_squares
 // Block slice * groups + group: eight pairs, tiles_each tiles of 32 rows (c51_update_tf32.cuh). h [R, 128]; next_prob
 // [R, P, 21]; path_return [R, P*11]; next_class [P*11]; replay_discount, replay_terminal, replay_lots, replay_action,

@@ -76,6 +76,7 @@ static __device__ __forceinline__ void load_encodings(const float* h, int row0, 
 
 // rl_ensemble_q_tf32: alpha E[C51] + (1 - alpha) E[IQN] of every class and action.
 // launch: blocks groups*((P*N_ACTIONS + each - 1)/each), block 512, shared 2048*(3*each + 4) + 96*each + 55296
+// chain: 7 us
 // fuses: rl_c51_expected_q, rl_ensemble_action_value
 // Block b takes pairs [c each, (c + 1) each), c = b mod chunks, each at most 25, and tiles of 512 rows, group b / chunks
 // first, then every groups-th. Operands have the mantissa of TF32, sums and softmax are float32. h [rows, 128]; w_c51

@@ -12,6 +12,7 @@ static_assert(sizeof(Heads<Tf32Math, 64, 96, true>::Tile) <= 152704 &&
 
 // rl_heads_update_tf32: rl_heads_update with TF32 products and the weights in shared memory.
 // launch: blocks (rows + each - 1)/each if rows < 128*each else 128, block 512, shared 152704 + 24576*(P/10) if each > 16 else 92160 + 18432*(P/10)
+// chain: 17 us
 // updates: grad_h
 // fuses: rl_frd_fwd, rl_frd_softmax, rl_frd_softmax_ce_grad, rl_frd_layer2_bwd, rl_frd_layer1_bwd
 // fuses: rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad

@@ -62,6 +62,7 @@ static __device__ __forceinline__ void backward_row(const BackArrays& a, BackSha
 
 // mamba2_chunk_backward: from the gradient of the normalised output to that of the in-projection.
 // launch: blocks B, block 256, shared 103088
+// chain: 18 us
 // fuses: mamba2_norm_backward, mamba2_scan_backward_bc, mamba2_scan_backward_x, mamba2_scan_backward_dt, mamba2_conv_backward
 // One block a row. proj, grad_proj [W, B, 296]; s [W, B, 128]: states of mamba2_chunk_forward; rstd [W, B]; conv_w
 // [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128]; grad [W, B, 128]: dL/dnorm; parts [B, 952]: taps

@@ -148,6 +148,7 @@ static __device__ __forceinline__ void forward_row(const ForwardArrays& a, Forwa
 
 // mamba2_chunk_forward: a block between its projections; states and rstd stay for the backward.
 // launch: blocks B, block 256, shared 52912
+// chain: 7 us
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row. proj [W, B, 296]; conv_w [4, 160]; conv_b [160]; dt_bias, a_log, skip [8]; norm_w [128];
 // s [W, B, 128]: states; norm [W, B, 128]; rstd [W, B].
@@ -166,6 +167,7 @@ extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward(
 
 // mamba2_chunk_forward_only: the same where no backward follows.
 // launch: blocks B, block 256, shared 52912
+// chain: 7 us
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
 // One block a row; parameters as above.
 extern "C" __global__ void __launch_bounds__(256, 3) mamba2_chunk_forward_only(

@@ -21,6 +21,7 @@ static __device__ inline float bad_numbers(const float* block_parts, const int* 
 
 // rl_critic_step: optimiser of the critic, its target copies, next noisy weights.
 // launch: blocks tiles + own_blocks, block 512
+// chain: 11 us
 // updates: params, adam_m, adam_v, target_params, nonfinite_parts, adam_step, fault
 // fuses: rl_adam_step, rl_grad_norms, rl_noisy_backward, rl_polyak, rl_noisy_compose
 // A block a tile of the C51 head; then own_blocks, 2,048 elements each, of the critic's other tensors (gradients in

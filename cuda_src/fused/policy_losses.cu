@@ -6,6 +6,7 @@
 
 // rl_policy_advantages: values of all states, advantages, their statistics.
 // launch: blocks (B + 7) // 8, block 128
+// chain: 7 us
 // updates: isv, parts_advantages, blocks_done
 // fuses: rl_value_rows, gae_advantage, rl_advantage_statistics
 // A block has eight rows with all their states, a tile of steps at a time from the last one back; the last block to finish
@@ -90,6 +91,7 @@ static __device__ inline void spread_over_classes(const float* own, const int* b
 
 // rl_policy_surrogate: surrogate and value loss of every row with the gradients of all classes' outputs, and their means.
 // launch: blocks (rows + 127) // 128, block 128
+// chain: 12 us
 // updates: isv, parts_losses, blocks_done
 // fuses: ppo_clipped_surrogate_fwd, ppo_clipped_surrogate_bwd, rl_value_loss_grad, rl_loss_reduce
 // One thread a row, rows = T*B. What rows have of all classes a block reads and writes together, adjacent threads adjacent

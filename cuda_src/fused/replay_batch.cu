@@ -110,6 +110,7 @@ extern "C" __global__ void rl_replay_batch(
 
 // rl_replay_path_batch: the same with the path targets of every class and action.
 // launch: blocks (R+3)/4, block 128
+// chain: 8 us
 // updates: rng_replay
 // fuses: rl_per_sample, rl_per_gather, rl_path_targets
 // A warp a sample; a lane an order size and side, the largest order PATH_LOTS_MAX = 16 lots. Arrays as there. Slots

@@ -4,6 +4,7 @@
 
 // rl_rollout_track: mids, peak and size of the open trade; an event record where a trade closed; all T steps.
 // launch: threads B, block 4
+// chain: 0.4*T us
 // fuses: rl_hindsight_track
 // updates: her_mid_ring, her_mids, her_entry, her_peak, her_side, her_lots, her_peak_birth
 // updates: her_peak_slot, closed_valid

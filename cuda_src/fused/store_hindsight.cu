@@ -8,6 +8,7 @@
 
 // rl_store_candidates: which transitions hindsight adds, and their numbers.
 // launch: blocks (B + 31) // 32, block 1024
+// chain: 1.0*T us
 // updates: her_peak_slot, event_peak_slot, closed_valid, closed_entry, closed_birth, closed_side, closed_lots
 // updates: closed_pnl, closed_slot, closed_held, closed_after, closed_action, closed_next, injected_base, replay_state
 // updates: isv, blocks_done

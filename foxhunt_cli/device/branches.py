@@ -105,9 +105,20 @@ def dependencies(operations: Sequence[Operation]) -> tuple[tuple[int, ...], ...]
 
 
 def estimate(operation: Operation) -> float:
-    """Microseconds, roughly: it decides who goes first, never what comes out."""
+    """Microseconds, roughly: it decides who goes first, never what comes out.
+
+    What it touches at a bandwidth, or, if that is more, what of a kernel no bandwidth shortens (``chain`` of its
+    contract).
+    """
     moved = sum(access.stop - access.start for access in accesses(operation))
-    return LATENCY_US + moved / BYTES_PER_US
+    return max(LATENCY_US + moved / BYTES_PER_US, _chain(operation))
+
+
+def _chain(operation: Operation) -> float:
+    if not isinstance(operation, Launch):
+        return 0.0
+    given = dict(zip((p.name for p in operation.contract.params), operation.args, strict=True))
+    return sum(us * (given[name] if name else 1) for us, name in operation.contract.chain)
 
 
 def assign(

@@ -14,6 +14,8 @@ item), then ``, block E`` and, where dynamic shared memory is used, ``, shared B
 integer expressions over dimension names. ``updates`` lists the non-const pointers that are read as well as
 written; every other non-const pointer is an output only. ``fuses: a, b`` names the kernels whose work a fused
 kernel does; it may write the slots that they own, and its time counts where the first of them stands.
+``chain: 5 + 0.7*W us`` is what waits one for the other in the kernel, roughly, on one H200: microseconds that no wider
+GPU shortens, over the kernel's own scalars. Only the order in which kernels are enqueued goes by it.
 """
 
 from __future__ import annotations
@@ -80,6 +82,7 @@ class KernelContract:
     updates: frozenset[str]
     summary: str
     fuses: tuple[str, ...] = ()
+    chain: tuple[tuple[float, str], ...] = ()  # terms of microseconds, each times the scalar of that name, if any
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -93,6 +96,7 @@ class KernelContract:
 
 
 _KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__\w+__\s*\([^)]*\)\s*)*(\w+)\s*\(([^)]*)\)\s*\{', re.S)
+_TERM = re.compile(r"^\s*(\d+(?:\.\d+)?)(?:\*(\w+))?\s*$")
 _LAUNCH = re.compile(r"^launch:\s*(threads|blocks)\s+(.+?),\s*block\s+(.+?)(?:,\s*shared\s+(.+?))?\s*$")
 
 
@@ -122,6 +126,7 @@ def parse_file(path: Path) -> tuple[KernelContract, ...]:
                 updates,
                 _summary(comment, match[1]),
                 _listed(comment, "fuses:"),
+                _chain(comment, params, where),
             )
         )
     return tuple(found)
@@ -183,6 +188,18 @@ def _listed(comment: list[str], key: str) -> tuple[str, ...]:
     return tuple(
         name.strip() for line in comment if line.startswith(key) for name in line[len(key) :].split(",") if name.strip()
     )
+
+
+def _chain(comment: list[str], params: tuple[Param, ...], where: str) -> tuple[tuple[float, str], ...]:
+    line = next((line for line in comment if line.startswith("chain:")), None)
+    if line is None:
+        return ()
+    text = re.sub(r"\s*us$", "", line.removeprefix("chain:")).strip()
+    terms = [_TERM.match(term) for term in text.split("+")]
+    scalars = {"", *(p.name for p in params if not p.pointer)}
+    if not line.endswith(" us") or any(term is None or (term[2] or "") not in scalars for term in terms):
+        raise ContractError(f"{where}: expected 'chain: 5 + 0.7*W us' over the kernel's scalars, got '{line}'")
+    return tuple((float(term[1]), term[2] or "") for term in terms if term)
 
 
 def _summary(comment: list[str], name: str) -> str:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from foxhunt_cli.device.base import CopyArray, Fill, Launch, Operation, Product
-from foxhunt_cli.device.branches import accesses, assign, dependencies, schedule
-from foxhunt_cli.kernels.contract import parse_file
+from foxhunt_cli.device.branches import accesses, assign, dependencies, estimate, schedule
+from foxhunt_cli.kernels.contract import ContractError, parse_file
 from foxhunt_cli.kernels.registry import kernel
 
 KERNELS = """
@@ -19,6 +19,11 @@ extern "C" __global__ void add(const float* x, float* out, int N) { out[threadId
 // copy: out = x.
 // launch: threads N, block 32
 extern "C" __global__ void copy(const float* x, float* out, int N) { out[threadIdx.x] = x[threadIdx.x]; }
+
+// walk: one thread, element by element.
+// launch: threads 1, block 32
+// chain: 5 + 0.5*N us
+extern "C" __global__ void walk(const float* x, float* out, int N) { for (int i = 0; i < N; ++i) out[i] = x[i]; }
 """
 
 
@@ -127,6 +132,22 @@ def test_the_longest_way_goes_first_and_stays_on_its_branch() -> None:
     assert order[0] == 0 and order[-1] == 5
     assert branch == (0, 0, 0, 1, 1, 0)
     assert assign(before, costs, 1) == ((0, 1, 2, 3, 4, 5), (0,) * 6)
+
+
+def test_a_chain_counts_where_it_is_longer_than_the_memory_takes(launch) -> None:
+    """As many bytes, one kernel of which says how long its steps take one after the other."""
+    a, b = floats(40), floats(40)
+    assert estimate(launch("walk", a, b)) == 5 + 0.5 * 40 > estimate(launch("copy", a, b))
+    large, other = floats(1 << 26), floats(1 << 26)
+    copied = estimate(launch("copy", large, other))
+    assert estimate(Launch(launch("walk", a, b).contract, 1, 32, 0, (large, other, 40))) == copied > 100
+
+
+@pytest.mark.parametrize("line", ["chain: 5 + 0.5*M us", "chain: 5*x us", "chain: 5", "chain: N us"])
+def test_a_chain_names_the_kernels_scalars(tmp_path, line: str) -> None:
+    (tmp_path / "sample.cu").write_text(KERNELS.replace("chain: 5 + 0.5*N us", line))
+    with pytest.raises(ContractError, match="kernel walk: expected 'chain"):
+        parse_file(tmp_path / "sample.cu")
 
 
 @pytest.mark.parametrize("branches", [1, 2, 3, 7])
