@@ -11,7 +11,6 @@ memcheck and initcheck give every array an allocation of its own, so that neighb
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -28,9 +27,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foxhunt_cli.oracles.base import Case, run_case, suites
+from foxhunt_cli.oracles.base import suites
 from foxhunt_cli.train.run_dir import kernel_hash
 
+WORKER = Path(__file__).with_name("sanitize_worker.py")
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OWN_ALLOCATIONS = ("memcheck", "initcheck")
 # A few iterations in which the critic learns, once its replay is filled; no evaluation.
@@ -41,7 +41,6 @@ PROGRAMS = {
     "seed": [*_TRAIN, "--steps", "16", "--preset", "seed"],
 }
 CLEAN, FOUND, CUT = "clean", "found", "cut"
-GOLDEN = 0.618  # multiples of it, modulo 1, spread evenly however many there are
 _QUIET = re.compile(r"=+ *(COMPUTE-SANITIZER|(ERROR|LEAK) SUMMARY: 0 .*|RACECHECK SUMMARY: 0 hazards.*)?$")
 _FINDINGS = 40  # lines kept of a case
 _CONNECT_S = 300  # until the tool takes a process for lost: on a busy machine one needs a minute to load
@@ -65,61 +64,6 @@ def chosen(wanted: list[str]) -> list[str]:
     names = [name for name in PROGRAMS if name in wanted]
     by_suite = [[f"{s}/{c.name}" for c in cases] for s, cases in known.items() if not wanted or s in wanted]
     return names + [name for cases in by_suite for name in cases]
-
-
-# In the process that the tool watches ------------------------------------------------------------------------------
-
-
-def work(names: list[str], claims: Path, device_name: str, precision: str, own_allocations: bool) -> int:
-    """Runs the cases that no other process has claimed, with a line before and behind each.
-
-    names: an empty one stands before those that are slow.
-    """
-    from foxhunt_cli.device.select import select
-
-    device = select(device_name, precision=precision).device
-    if own_allocations:
-        import cupy
-
-        cupy.cuda.set_allocator(None)
-    known = {f"{suite}/{case.name}": case for suite, cases in suites().items() for case in cases}
-    for name in _claimed(names, claims):
-        print(f"begin {name}", flush=True)
-        begin = time.perf_counter()
-        problem = _problem(known[name], device)
-        device.synchronize()
-        print(f"end {name}\t{time.perf_counter() - begin:.2f}\t{problem}", flush=True)
-    return 0
-
-
-def _claimed(names: list[str], claims: Path) -> Iterator[str]:
-    """Names up to an empty one, from a place of this process's own on, then the rest.
-
-    Processes thus begin with different suites: a tool takes seconds over every file of kernels that a process loads.
-    """
-    quick = names.index("")
-    number = next(k for k in range(1_000_000) if _claim(claims / f"process-{k}"))
-    start = int(number * GOLDEN * quick) % max(1, quick)
-    for place in (*range(start, quick), *range(start), *range(quick + 1, len(names))):
-        if _claim(claims / str(place)):
-            yield names[place]
-
-
-def _claim(path: Path) -> bool:
-    with contextlib.suppress(FileExistsError):
-        path.touch(exist_ok=False)
-        return True
-    return False
-
-
-def _problem(case: Case, device: object) -> str:
-    result = run_case(case, device)
-    wrong = [f"{c.label}: expected {c.expected}, got {c.got}" for c in result.checks if not c.ok]
-    text = "" if result.passed else result.error.strip() or "; ".join(wrong) or "checked nothing"
-    return " ".join(text.split())
-
-
-# In the process of the user ----------------------------------------------------------------------------------------
 
 
 class Report:
@@ -202,7 +146,7 @@ class Watch:
         """Processes one behind the other: one that a fault has stopped is followed by a fresh one."""
         options = ["--device", self.device, "--precision", self.precision]
         options += ["--own-allocations"] if self.tool in OWN_ALLOCATIONS else []
-        command = self._command(__file__, "--worker", str(self.files), *options)
+        command = self._command(str(WORKER), str(self.files), *options)
         while time.monotonic() < self.deadline and set(self.left()) & set(self.cases):
             begun, before = "", len(self.outcomes)
             with _Process(command, self.deadline) as process:
@@ -303,12 +247,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cuda or cuda:N")
     parser.add_argument("--precision", choices=("fp32", "tf32"), default="fp32", help="of matrix products")
     parser.add_argument("--report", type=Path, help="JSON file of what came out; what is clean there is not run again")
-    parser.add_argument("--worker", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--own-allocations", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        names = options.worker.read_text().split("\n")
-        return work(names, options.worker.parent, options.device, options.precision, options.own_allocations)
     wanted = chosen(options.names)
     if shutil.which("compute-sanitizer") is None:
         raise SystemExit("compute-sanitizer is not on the path; it comes with NVIDIA's CUDA toolkit")
