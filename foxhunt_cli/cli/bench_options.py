@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from foxhunt_cli.config.run import RunConfig
 
 WIDE = 100  # characters of the widest table; narrower terminals get fewer columns
-PIPE = 120  # where there is no terminal
+PIPE = 1_000  # where there is no terminal: no table is as wide, so none is wrapped
 
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or cuda:N.")]
 Batch = Annotated[int | None, typer.Option("-b", "--batch", help="Rows.")]
