@@ -11,22 +11,41 @@ import sys
 from typing import Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from foxhunt_cli import __version__
 from foxhunt_cli.cli.bench import bench_app
 from foxhunt_cli.cli.data import data_app
 from foxhunt_cli.cli.diag import diag_app
 from foxhunt_cli.cli.doctor import doctor
-from foxhunt_cli.cli.errors import device_is_lost, report
+from foxhunt_cli.cli.errors import Interrupted, ReaderLeft, device_is_lost, report
 from foxhunt_cli.cli.eval import evaluate
 from foxhunt_cli.cli.init import init
 from foxhunt_cli.cli.oracle import oracle
 from foxhunt_cli.cli.smoke import smoke
 from foxhunt_cli.cli.train import train
 
+
+class Outermost(TyperGroup):
+    """Where a command's end is still an exception: typer would turn these two into a silent 130, and a failed check."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
+
+
 HELP = {"help_option_names": ["-h", "--help"]}  # commands take it over from here
 app = typer.Typer(
-    name="foxhunt", no_args_is_help=True, add_completion=True, rich_markup_mode=None, context_settings=HELP
+    name="foxhunt",
+    cls=Outermost,
+    no_args_is_help=True,
+    add_completion=True,
+    rich_markup_mode=None,
+    context_settings=HELP,
 )
 app.command("train")(train)
 app.command("eval")(evaluate)

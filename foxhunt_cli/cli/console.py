@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from foxhunt_cli.cli.streams import BestEffort, ReaderLeft, write_result
+from foxhunt_cli.cli.streams import BestEffort
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ class Terminal:
 
     @cached_property
     def out(self) -> Console:
-        """Results: tables, figures, JSON. A reader that has left raises ReaderLeft."""
+        """Results: tables, figures, JSON. A reader that has left raises BrokenPipeError."""
         return _console(None)
 
     @cached_property
@@ -59,14 +59,14 @@ class Terminal:
             self.out.width = max(width, _least_width(self.out, renderable))
             self.out.print(renderable)
         self.out.width = width
-        write_result("".join(f"{line.rstrip(' ')}\n" for line in text.get().splitlines()))
+        sys.stdout.write("".join(f"{line.rstrip(' ')}\n" for line in text.get().splitlines()))
 
     def json(self, value: Any) -> None:
         """A result on stdout as one JSON document, indented."""
         import orjson
 
         options = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY
-        write_result(orjson.dumps(value, option=options, default=str).decode() + "\n")
+        sys.stdout.write(orjson.dumps(value, option=options, default=str).decode() + "\n")
 
 
 def _least_width(console: Console, renderable: Any) -> int:
@@ -92,7 +92,7 @@ def _console(file: TextIO | None) -> Console:
     class OurConsole(Console):
         def on_broken_pipe(self) -> None:
             """rich would end the program, with the status of a failed check."""
-            raise ReaderLeft
+            raise BrokenPipeError
 
     console = OurConsole(file=file, highlight=False, markup=False, emoji=False)
     if console.width < NARROWEST:  # set at need alone: a width that is set no longer follows the terminal

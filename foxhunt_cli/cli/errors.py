@@ -12,7 +12,7 @@ import traceback
 
 import typer
 
-from foxhunt_cli.cli.streams import ReaderLeft, say
+from foxhunt_cli.cli.streams import say
 
 DONE = 0
 CHECK_FAILED = 1
@@ -42,6 +42,14 @@ STATUS = {
 }
 
 
+class Interrupted(Exception):
+    """Ctrl-C within a command."""
+
+
+class ReaderLeft(Exception):
+    """Whoever read stdout (``| head``) has left."""
+
+
 def exit_status(error: BaseException) -> int | None:
     """Exit status that ``error`` stands for; None for a class nobody listed, which is a defect of ours."""
     for cls in type(error).__mro__:
@@ -60,7 +68,7 @@ def report(error: BaseException, debug: bool = False) -> int:
     """Says on stderr what went wrong, in one line, and returns the exit status."""
     if isinstance(error, BrokenPipeError | ReaderLeft):
         return _reader_left()
-    if isinstance(error, typer.Abort | KeyboardInterrupt):
+    if isinstance(error, typer.Abort | KeyboardInterrupt | Interrupted):
         return _say("interrupted", INTERRUPTED, error, debug)
     if hasattr(error, "format_message"):  # what typer raises on a wrong option or command
         return _usage(error)

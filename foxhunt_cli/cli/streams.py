@@ -10,10 +10,6 @@ import sys
 from typing import Any, TextIO
 
 
-class ReaderLeft(Exception):
-    """Whoever read stdout (``| head``) has left. No OSError: click ends those with the status of a failed check."""
-
-
 def make_usable() -> None:
     """Open what was closed, as nothing at all; let characters pass that a stream cannot encode, as escapes."""
     for number in range(3):
@@ -28,14 +24,6 @@ def make_usable() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-
-
-def write_result(text: str) -> None:
-    """``text`` to stdout, as it is. Raises ReaderLeft, OSError."""
-    try:
-        sys.stdout.write(text)
-    except BrokenPipeError as error:
-        raise ReaderLeft from error
 
 
 def say(text: str) -> None:

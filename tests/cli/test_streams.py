@@ -56,6 +56,16 @@ def test_names_that_stdout_cannot_encode_are_escaped(tmp_path, monkeypatch):
     assert "\\xf6/run.toml" in done.stdout
 
 
+def test_ctrl_c_in_a_command_is_one_line(workplace, foxhunt, monkeypatch):
+    from foxhunt_cli.diag import summary
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(summary, "summarize", interrupted)
+    assert foxhunt("diag", "summarize", "runs/demo") == (130, "", "error: interrupted\n")
+
+
 @pytest.mark.parametrize("columns", ["0", "5", "40", "80"])
 def test_no_figure_is_cut_however_narrow_the_terminal(workplace, columns):
     wide = shell(f"{FOXHUNT} diag summarize runs/demo", COLUMNS="200").stdout
