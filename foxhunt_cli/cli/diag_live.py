@@ -52,9 +52,12 @@ def tail(
         terminal.show(orjson.dumps(record).decode() if json else _line(record))
     if not follow:
         return
-    for fresh in new_records(source):
-        for record in fresh if json else [merge(fresh)] if fresh else []:
-            terminal.show(orjson.dumps(record).decode() if json else _line(record))
+    try:
+        for fresh in new_records(source):
+            for record in fresh if json else [merge(fresh)] if fresh else []:
+                terminal.show(orjson.dumps(record).decode() if json else _line(record))
+    except KeyboardInterrupt:  # the way to stop looking, so no error
+        raise typer.Exit(130) from None
 
 
 def _line(record: dict[str, Any]) -> str:

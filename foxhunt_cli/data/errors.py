@@ -24,7 +24,8 @@ def file_error(path: Path | str, verb: str, error: OSError) -> DataFileError:
     if isinstance(error, PermissionError):
         return DataFileError(f"{path}: permission denied; you need the right to {verb} it")
     if isinstance(error, IsADirectoryError):
-        return DataFileError(f"{path}: is a folder; name the files in it")
+        remedy = "name the files in it" if verb == "read" else "name a file"
+        return DataFileError(f"{path}: is a folder; {remedy}")
     return DataFileError(f"{path}: cannot {verb}: {error.strerror or error}")
 
 

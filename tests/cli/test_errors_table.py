@@ -56,6 +56,10 @@ def binary(folder: Path) -> None:
     (folder / "bin.csv").write_bytes(b"\x1b[31m\x07\x00,\x1b]0;title\x07,x\n1,2,3\n")
 
 
+def folder_in_the_way(folder: Path) -> None:
+    (folder / "folder.fhx").mkdir()
+
+
 def pipe(folder: Path) -> None:
     os.mkfifo(folder / "pipe.csv")
 
@@ -159,6 +163,7 @@ TABLE = [
     ("data info none.dbn.zst", nothing, 6, ["none.dbn.zst"]),
     ("data info words.csv", text_files, 5, ["words.csv"]),
     ("data info packed.csv.gz", text_files, 5, ["packed.csv.gz", "gunzip"]),
+    ("data make-synthetic --snapshots 2000 -o folder.fhx", folder_in_the_way, 6, ["is a folder; name a file"]),
     ("data info pipe.csv", pipe, 6, ["pipe.csv", "is a pipe", "write them to a file"]),
     (f"data info {ES} --instrument-id 5", nothing, 5, [ES, "instrument id 5 is not in the file", "1 (ESH4)"]),
     (f"data info {ES} --tick-size 0.3", nothing, 5, [ES, "record 0", "0.3 tick grid", "--tick-size 0.25"]),

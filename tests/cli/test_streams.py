@@ -66,6 +66,18 @@ def test_ctrl_c_in_a_command_is_one_line(workplace, foxhunt, monkeypatch):
     assert foxhunt("diag", "summarize", "runs/demo") == (130, "", "error: interrupted\n")
 
 
+def test_ctrl_c_is_the_way_to_stop_looking(workplace, foxhunt, monkeypatch):
+    from foxhunt_cli.diag import tail
+
+    def interrupted(*_: object):
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(tail, "new_records", interrupted)
+    status, _, err = foxhunt("diag", "tail", "runs/demo")
+    assert (status, err) == (130, "")
+
+
 @pytest.mark.parametrize("columns", ["0", "5", "40", "80"])
 def test_no_figure_is_cut_however_narrow_the_terminal(workplace, columns):
     wide = shell(f"{FOXHUNT} diag summarize runs/demo", COLUMNS="200").stdout
