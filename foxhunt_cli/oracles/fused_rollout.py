@@ -62,9 +62,11 @@ def _host(names: set[str], dims: dict[str, Any], market: Market, seed: int) -> d
     return host
 
 
-def _play(t: Trial, listed: Sequence[Any], host: dict[str, np.ndarray], dims: dict[str, Any]) -> dict[str, np.ndarray]:
+def _play(
+    trial: Trial, listed: Sequence[Any], host: dict[str, np.ndarray], dims: dict[str, Any]
+) -> dict[str, np.ndarray]:
     """Every buffer after some iterations; between them rows whose episode is over begin another one."""
-    device = t.device
+    device = trial.device
     device.compile([kernel(name) for name in kernels_of(listed)])
     arrays = {name: device.upload(np.ascontiguousarray(array)) for name, array in host.items()}
     plan = device.plan(build(listed, arrays, dims, device), use_graph=False)
@@ -81,7 +83,7 @@ def _play(t: Trial, listed: Sequence[Any], host: dict[str, np.ndarray], dims: di
 
 
 def _compare(
-    t: Trial, label: str, draw: Stage, choice: dict[str, Any], rows: int, lanes: str = "", **scalars: Any
+    trial: Trial, label: str, draw: Stage, choice: dict[str, Any], rows: int, lanes: str = "", **scalars: Any
 ) -> dict[str, Any]:
     """Plays both lists on the same start and checks that no array differs; the buffers of the plain one.
 
@@ -99,33 +101,33 @@ def _compare(
         "fee_usd": 2.05, "realised_reward": 0, "ratchet": 1, "since_close": 0, **scalars,
     }  # fmt: skip
     host = _host(names_of(plain) | names_of(fused), dims, random_market(np.random.default_rng(rows), N_SNAP), rows)
-    a, b = _play(t, plain, host, dims), _play(t, fused, host, dims)
+    a, b = _play(trial, plain, host, dims), _play(trial, fused, host, dims)
     unused = {"gate_open"}  # only the kernels one by one pass it on
     differing = [name for name in a if a[name].tobytes() != b[name].tobytes() and name not in unused]
-    t.true(f"{label}: no buffer differs", not differing, differing or "none")
+    trial.true(f"{label}: no buffer differs", not differing, differing or "none")
     return a
 
 
 @oracle("fused")
-def a_rollout_in_one_kernel_equals_its_steps(t: Trial) -> None:
+def a_rollout_in_one_kernel_equals_its_steps(trial: Trial) -> None:
     """Latency, reward, ratchet, minimum hold of the recipe of the seeds; rows that fill no block."""
     draw = policy.draw()
     reasons = 0
     for rows in (1, 7, 37):
         for latency in range(4):
-            got = _compare(t, f"B {rows}, latency {latency}", draw, {}, rows, latency=latency)
+            got = _compare(trial, f"B {rows}, latency {latency}", draw, {}, rows, latency=latency)
             reasons |= int(np.bitwise_or.reduce(got["override_reason"].reshape(-1)))
     seeds = {"realised_reward": 1, "ratchet": 0, "since_close": 1}
-    got = _compare(t, "rules of the seeds", draw, {}, 64, **seeds)
+    got = _compare(trial, "rules of the seeds", draw, {}, 64, **seeds)
     reasons |= int(np.bitwise_or.reduce(got["override_reason"].reshape(-1)))
-    _compare(t, "half a warp a row, more logits than its lanes hold", draw, {}, 7, "16")
-    _compare(t, "half a warp a row, logits ahead", draw, {}, 7, "16", P=5, lot_limit=2)
-    t.equal("every override acted", 1 | 8 | 16 | 32 | 64, reasons)
-    t.true("trades closed", int(got["fee_sides"].sum()) > 100, int(got["fee_sides"].sum()))
+    _compare(trial, "half a warp a row, more logits than its lanes hold", draw, {}, 7, "16")
+    _compare(trial, "half a warp a row, logits ahead", draw, {}, 7, "16", P=5, lot_limit=2)
+    trial.equal("every override acted", 1 | 8 | 16 | 32 | 64, reasons)
+    trial.true("trades closed", int(got["fee_sides"].sum()) > 100, int(got["fee_sides"].sum()))
 
 
 @oracle("fused")
-def other_draws_in_one_kernel_equal_their_steps(t: Trial) -> None:
+def other_draws_in_one_kernel_equal_their_steps(trial: Trial) -> None:
     """Greedy, by the critic's value, by a rule."""
     draws = {
         "greedy": policy.draw(greedy="1"),
@@ -135,17 +137,17 @@ def other_draws_in_one_kernel_equal_their_steps(t: Trial) -> None:
     }
     for name, draw in draws.items():
         for latency in (0, 2):
-            got = _compare(t, f"{name}, latency {latency}", draw, {}, 21, latency=latency)
-            t.true(f"{name}: trades", int(got["fee_sides"].sum()) > 20, int(got["fee_sides"].sum()))
+            got = _compare(trial, f"{name}, latency {latency}", draw, {}, 21, latency=latency)
+            trial.true(f"{name}: trades", int(got["fee_sides"].sum()) > 20, int(got["fee_sides"].sum()))
 
 
 @oracle("fused")
-def a_judged_step_in_one_kernel_equals_its_steps(t: Trial) -> None:
+def a_judged_step_in_one_kernel_equals_its_steps(trial: Trial) -> None:
     """Both entry gates, in training and in evaluation, with drawn and with greedy actions."""
     for evaluation, latency in ((False, 0), (False, 1), (True, 1)):
         draw = policy.draw(greedy=str(int(evaluation)))
         choice = {"entry_gates": True}
         listed = f"evaluation {int(evaluation)}, latency {latency}"
-        got = _compare(t, listed, draw, choice, 45, latency=latency)
+        got = _compare(trial, listed, draw, choice, 45, latency=latency)
         bits = int(np.bitwise_or.reduce(got["override_reason"].reshape(-1)))
-        t.equal(f"{listed}: both gates closed", 2 | 4, bits & 6)
+        trial.equal(f"{listed}: both gates closed", 2 | 4, bits & 6)
