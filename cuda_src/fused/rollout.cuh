@@ -40,13 +40,26 @@ struct Environment {
     int *closed_trade_steps, *closed_trade_lots;
     float* closed_excursion_usd;
 };
+// An Environment from the parameters of a kernel, which are called like its members; here they stand in their order.
+#define ROLLOUT_ENVIRONMENT                                                                                         \
+    {cursor, episode_end, bid_px, bid_sz, ask_px, ask_sz, regime, isv, position_lots, entry_basis, cash_ticks,      \
+     fee_sides, trade_pnl_usd, trade_open_step, trade_lots_max, trade_best_mid, trade_entry_mid, steps_since_close, \
+     pending_target, pending_steps, outcome_ema, unit_entry, unit_best_mid, unit_age, unit_lots, unit_initial_r,    \
+     unit_trail, unit_marked, entry_vwap, realised_usd, fees_usd, equity_usd, context, position_class, action,      \
+     override_reason, overridden, unrealised_usd, held_steps, market_target, position_before, fill_lots,            \
+     fill_price_lots, fill_close_price_lots, fill_vwap, fill_cost_usd, unfilled_lots, position_after,               \
+     realised_delta_usd, pnl_step_usd, closed, terminal, truncated, closed_trade_pnl_usd, closed_trade_steps,       \
+     closed_trade_lots, closed_excursion_usd}
 
+// What does not change in a run, and the number of rows.
 struct Rules {
     int latency;
     float tick_value_usd, fee_usd;
     int lot_limit, ratchet, since_close, realised_reward, B;
 };
+#define ROLLOUT_RULES {latency, tick_value_usd, fee_usd, lot_limit, ratchet, since_close, realised_reward, B}
 
+// What a row carries from step to step; now: best prices of the snapshot at which it decides.
 struct RolloutRow {
     Account account;
     int pending_target, pending_steps;

@@ -36,17 +36,8 @@ extern "C" __global__ void rl_rollout_value(
     int ratchet, int since_close, int realised_reward, int by_position, int P, int T, int B) {
     const int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
-    const Environment env = {cursor, episode_end, bid_px, bid_sz, ask_px, ask_sz, regime, isv, position_lots,
-                             entry_basis, cash_ticks, fee_sides, trade_pnl_usd, trade_open_step, trade_lots_max,
-                             trade_best_mid, trade_entry_mid, steps_since_close, pending_target, pending_steps,
-                             outcome_ema, unit_entry, unit_best_mid, unit_age, unit_lots, unit_initial_r, unit_trail,
-                             unit_marked, entry_vwap, realised_usd, fees_usd, equity_usd, context, position_class,
-                             action, override_reason, overridden, unrealised_usd, held_steps, market_target,
-                             position_before, fill_lots, fill_price_lots, fill_close_price_lots, fill_vwap,
-                             fill_cost_usd, unfilled_lots, position_after, realised_delta_usd, pnl_step_usd, closed,
-                             terminal, truncated, closed_trade_pnl_usd, closed_trade_steps, closed_trade_lots,
-                             closed_excursion_usd};
-    const Rules rules = {latency, tick_value_usd, fee_usd, lot_limit, ratchet, since_close, realised_reward, B};
+    const Environment env = ROLLOUT_ENVIRONMENT;
+    const Rules rules = ROLLOUT_RULES;
     RolloutRow row = rollout_load(env, 0, B, b);
     for (int t = 0; t < T; ++t) {
         const long long at = (long long)t * B + b;

@@ -23,30 +23,16 @@ extern "C" __global__ void rl_hindsight_track(
     int* event_lots, float* event_pnl, unsigned int* event_peak_birth, unsigned int* event_peak_slot, int t, int B) {
     int b = blockIdx.x * blockDim.x + threadIdx.x;
     if (b >= B) return;
+    const HindsightTrades trades = {her_mids, her_entry, her_peak, her_side, her_lots, her_peak_birth, her_peak_slot};
+    const HindsightEvents events = {event,      event_entry, event_peak,       event_side,
+                                    event_lots, event_pnl,   event_peak_birth, event_peak_slot};
     long long at = (long long)t * B + b;
-    HindsightTrade trade = {her_mids[b], her_entry[b],      her_peak[b],     her_side[b],
-                            her_lots[b], her_peak_birth[b], her_peak_slot[b]};
-    if (t == 0 && new_episode[b]) {
-        trade.mids = 0;
-        for (int j = 0; j < CLOSED_RING; ++j) closed_valid[(long long)b * CLOSED_RING + j] = 0;
-    }
+    HindsightTrade trade = trades.load(b);
+    if (t == 0 && new_episode[b]) hindsight_begin_row(&trade, closed_valid + (long long)b * CLOSED_RING);
     float mid = book_mid(bid_px, ask_px, (long long)cursor[b] + t + 1);
     unsigned int birth = replay_state[REPLAY_CLOCK] + (unsigned int)t + 1u;
     HindsightEvent record = hindsight_track_row(&trade, mid, position_after[at], closed[at] != 0, birth,
                                                 her_mid_ring + (long long)b * MID_RING);
-    event[at] = record.ends;
-    event_entry[at] = record.entry;
-    event_peak[at] = record.peak;
-    event_side[at] = record.side;
-    event_lots[at] = record.lots;
-    event_pnl[at] = closed_trade_pnl_usd[at];
-    event_peak_birth[at] = record.peak_birth;
-    event_peak_slot[at] = record.peak_slot;
-    her_mids[b] = trade.mids;
-    her_entry[b] = trade.entry;
-    her_peak[b] = trade.peak;
-    her_side[b] = trade.side;
-    her_lots[b] = trade.lots;
-    her_peak_birth[b] = trade.peak_birth;
-    her_peak_slot[b] = trade.peak_slot;
+    events.store(at, record, closed_trade_pnl_usd);
+    trades.store(b, trade);
 }
