@@ -1,6 +1,6 @@
 // A Mamba-2 block in chunks of 16 snapshots, on tensor cores: what its forward and its backward share.
 //
-// Inside a chunk the recurrence of nets/mamba2.cu is a few products of 16 x 16 matrices a head (Dao and Gu 2024, section
+// Inside a chunk the recurrence of nets/mamba2.cuh is a few products of 16 x 16 matrices a head (Dao and Gu 2024, section
 // 6: state space duality). With c_i the log of the decay from the chunk's start to snapshot i, S_0 the state before it:
 //   M_ij = exp(c_i - c_j) dt_j (C_i B_j) for j <= i, plus skip on the diagonal
 //   y_i  = sum_j M_ij x_j + exp(c_i) S_0 C_i,    S_end = exp(c_end) S_0 + sum_j exp(c_end - c_j) dt_j x_j B_j^T

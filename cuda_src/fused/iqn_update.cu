@@ -1,4 +1,4 @@
-// A replay update of the implicit quantile head in three kernels: embeddings, rows, sums (nets/iqn.cu says what it is).
+// A replay update of the implicit quantile head in three kernels: embeddings, rows, sums (nets/iqn.cuh says what it is).
 #include "fused/iqn_update.cuh"
 #include "include/rng.cuh"
 #include "nets/adam.cuh"

@@ -1,13 +1,13 @@
 // A Mamba-2 block between its two projections, backward, in two kernels: forward in time, then backward in time.
 //
 // Together they do what mamba2_norm_backward, mamba2_scan_backward_bc, _x and _dt and mamba2_conv_backward do
-// (nets/mamba2.cu has the formulas), bit for bit. x, B, C, dt and decay are computed again from the in-projection
+// (nets/mamba2.cuh has the formulas), bit for bit. x, B, C, dt and decay are computed again from the in-projection
 // instead of being kept. Two kernels and not one: with the roles of both the compiler runs out of registers.
 // A block of threads owns a row. Sums over the row go to one line of parts; encoder_sum_parts adds the lines.
 // Bytes a token: first pass 2,230 read, 1,090 written; second pass 1,790 read, 670 written.
 // Thread mapping: mamba2_pipeline.cuh. First pass: five warps convolve, four norm, two scan. Second pass: five convolve
 // and take the convolution back, two scan for x, two for B, two do the step sizes' gradients.
-// Edge cases: as in nets/mamba2.cu; NaN and infinity pass through.
+// Edge cases: as in nets/mamba2.cuh; NaN and infinity pass through.
 #include "fused/mamba2_first_pass.cuh"
 #include "fused/mamba2_second_pass.cuh"
 

@@ -1,6 +1,6 @@
 // A Mamba-2 block between its two projections, forward, in one kernel: convolution, step sizes, scan, gate, norm.
 //
-// Does what mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward and mamba2_norm_forward do (nets/mamba2.cu has
+// Does what mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward and mamba2_norm_forward do (nets/mamba2.cuh has
 // the formulas), bit for bit; x, B, C, dt and decay stay on the chip. Bytes a token: 1,184 read, 512 written, and 516
 // more where the backward follows.
 // Thread mapping: mamba2_pipeline.cuh. Five warps convolve, a thread a column; four scan, a thread a channel with its 16

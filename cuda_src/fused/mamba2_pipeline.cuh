@@ -5,7 +5,7 @@
 // others gate and normalise the one before that. Each role is a function with its own loop over the stages, so that the
 // compiler gives a thread the registers of its role alone; every loop meets row_barrier as often as there are stages.
 // Tiles rotate through ROW_RING places: what stage k writes is read in stages k + 1 and k + 2. Global memory is read a
-// stage before it is used. The arithmetic is that of nets/mamba2.cu, operation by operation: the same bits.
+// stage before it is used. The arithmetic is that of nets/mamba2.cuh, operation by operation: the same bits.
 #pragma once
 #include "include/reduce.cuh"
 #include "nets/mamba2.cuh"

@@ -1,4 +1,14 @@
-// What the implicit quantile head's kernels share: the cosine of the embedding and the pairwise loss.
+// Implicit quantile network (Dabney 2018): Z_tau(h, p, a) = (h * phi(tau)) . W[:, p, a] + b[p, a],
+// phi(tau) = ReLU(cos(i pi tau) W_phi + b_phi), i = 0..63.
+//
+// One set of taus serves the whole batch, drawn anew every update: each sample's quantile loss keeps its expectation,
+// and phi costs [N_TAU, 64] instead of [rows, N_TAU, 64]. For the columns (p, a) a row needs, its "slots",
+// Z[tau] = sum_k (h_k W_k,column) phi_tau,k. Gradients: with M_tau,k = sum over the rows of a class of dL/dZ_tau h_k,
+// those of W are sum_tau phi_tau,k M_tau,k and those of phi sum over columns of W_k,column M_tau,k: one sum over rows.
+// slots = 11 (path targets: every action at the row's class) or 1 (executed action). iqn_column [rows, slots] names
+// the column p * 11 + a.
+//
+// Here: what its kernels share, the cosine of the embedding and the pairwise loss.
 #pragma once
 #include "generated/structure.cuh"
 #include "include/eight.cuh"

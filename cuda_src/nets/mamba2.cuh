@@ -1,4 +1,22 @@
-// Shapes of a Mamba-2 block and the functions its kernels share.
+// A Mamba-2 block without its two projections: convolution, selective scan, gated normalisation; both directions.
+//
+// Source: Dao and Gu 2024 (Mamba-2, state space duality), scalar decay a head, one group of B and C.
+//   pre  = causal depthwise convolution of (x, B, C), width 4, with bias;   (x, B, C) = SiLU(pre)
+//   dt   = softplus(dt_raw + dt_bias),   decay = exp(-exp(a_log) dt)                       per head
+//   S_w  = decay_w S_{w-1} + dt_w x_w B_w^T,   S_{-1} = 0                                  16 x 16 a head
+//   y_w  = S_w C_w + skip x_w = s_w + through_w x_w:   s_w = decay_w S_{w-1} C_w is what the past contributes,
+//          through = skip + dt (B C) what x contributes in its own snapshot
+//   u    = y SiLU(z),   norm = u / sqrt(mean u^2 + eps) norm_w
+// Layout: token = w B + b, time slowest. Backward kernels are launched with W = the snapshots that carry gradient
+// (the bootstrap snapshot at the end carries none); all arrays keep their layout because time is slowest.
+// No state is kept for the backward: one scan forward in time rebuilds S for dC, scans backward in time carry
+//   G_w = dL/dS_w = dy_w C_w^T + decay_{w+1} G_{w+1};   r_w = decay_{w+1} G_{w+1} B_w is what the future wants of dt x.
+// The gradient of the decay needs neither: with l = log decay, dL/dl_w = decay_w <G_w, S_{w-1}> obeys
+//   dL/dl_w = dL/dl_{w+1} + <dy_w, s_w> - dt_w <x_w, r_w>
+// (<G_w, S_w> expanded at w and at w+1; the snapshot's own term dt <dy, x> (B C) is on both sides and is left out,
+// which keeps the difference free of cancellation where the decay is small).
+// Thread mappings keep one thread on one chain of states, so that nothing is shared and no barrier is needed.
+// Edge cases: NaN and infinity pass through. A decay that underflows to 0 forgets the past; its gradient is 0.
 //
 // A token's in-projection holds five parts side by side: gate z, then the convolved x, B, C, then one dt a head.
 // B and C (the input and output maps of the state) are shared by all heads.
@@ -39,6 +57,13 @@ static __device__ inline float mamba_dot16(const float* a, const float* b) {
 // B C of a token, xbc: its row. y = s + (skip + dt (B C)) x.
 static __device__ inline float mamba_own(const float* xbc) {
     return mamba_dot16(xbc + MAMBA_B_COLUMN, xbc + MAMBA_C_COLUMN);
+}
+
+// Input of column c (of x, B, C) at snapshot `from` of row b; 0 before the window. The address is always legal.
+static __device__ inline float conv_input(const float* proj, int from, int b, int B, int c) {
+    const long long token = (long long)(from < 0 ? 0 : from) * B + b;
+    const float v = proj[token * MAMBA_PROJ + MAMBA_XBC_COLUMN + c];
+    return from < 0 ? 0.0f : v;
 }
 
 // A tile of a head's states: 16 rows that are summed over, COLUMNS columns that a thread owns.
