@@ -1,8 +1,8 @@
 // A Mamba-2 block between its two projections, backward, in one kernel on tensor cores (mamba2_chunk_scan.cuh).
 //
-// Does what mamba2_norm_backward, mamba2_scan_backward_bc, _x and _dt and mamba2_conv_backward do (nets/mamba2_backward.cu), after
-// mamba2_chunk_forward. It walks the chunks once, backward in time: the state before each was kept, everything else of
-// the forward is computed again. Sums over the row go to one line of parts; encoder_sum_parts adds the lines.
+// Does what the kernels of nets/mamba2_backward.cu do, after mamba2_chunk_forward. It walks the chunks once, backward in
+// time: the state before each was kept, everything else of the forward is computed again. Sums over the row go to one
+// line of parts; encoder_sum_parts adds the lines.
 // Bytes a token: 2,212 read, 1,184 written. While a chunk is worked on the one before it is copied to shared memory.
 // Three barriers a chunk. Shared memory: 101 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_chunk_scan.cuh"

@@ -1,8 +1,8 @@
 // A Mamba-2 block between its two projections, forward, on tensor cores: mamba2_chunk.cuh has the form.
 //
-// Does what mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward and mamba2_norm_forward do (nets/mamba2_forward.cu). For
-// the backward it keeps, in the place of s, the states before each chunk but the first (mamba2_chunk.cuh, states_at), and
-// rstd. Bytes a token: 1,184 read, 512 written, and 516 more where the backward follows.
+// Does what the kernels of nets/mamba2_forward.cu do. For the backward it keeps, in the place of s, the states before
+// each chunk but the first (mamba2_chunk.cuh, states_at), and rstd. Bytes a token: 1,184 read, 512 written, and 516 more
+// where the backward follows.
 // While a chunk is worked on the next one is copied to shared memory. Two barriers a chunk.
 // Shared memory: 52 kB, dynamic. Edge cases: mamba2_chunk.cuh.
 #include "cuda_only/mamba2_chunk.cuh"

@@ -54,7 +54,7 @@ struct HeadTensors {
 // Rows and weights in steps of the grid. frd_label, direction_label [N_SNAP, 3]; cursor [B]; closed,
 // closed_trade_pnl_usd, closed_trade_lots [T*B]; frd_target, direction_target [T*B, 3] labels of snapshot cursor[b] + t,
 // none outside the data; outcome_target [T*B]; label_counts [64, 3] of the block's rows: FRD, direction, outcome;
-// heads_weights: heads_update.cuh. Labels as gpu_gather_frd_labels and rl_outcome_labels give them.
+// heads_weights: heads_tile.cuh. Labels as gpu_gather_frd_labels and rl_outcome_labels give them.
 extern "C" __global__ void rl_heads_prepare(
     const signed char* frd_label, const signed char* direction_label, const int* cursor, const unsigned char* closed,
     const float* closed_trade_pnl_usd, const int* closed_trade_lots, const float* w_frd1, const float* b_frd1,

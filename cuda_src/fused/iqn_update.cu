@@ -51,9 +51,9 @@ extern "C" __global__ void rl_iqn_embed(const unsigned int* rng_tau, const unsig
 // rl_iqn_path_update: forward, loss and gradients of the rows' own classes, every action against its path target.
 // launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 88320 + 440*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
-// Float32 throughout; tiles, sums and shared memory: iqn_update.cuh. h, next_h [rows, 128]; iqn_columns, iqn_phi_sets,
-// iqn_tau of rl_iqn_embed; w_iqn [128, P*11], b_iqn, target_b_iqn [P*11]; replay_lots [rows]; next_class [P*11];
-// path_return [rows, P*11]; replay_discount, replay_terminal, is_weight [rows]; iqn_update_parts.
+// Float32 throughout; phases: iqn_update.cuh; shared memory and sums (iqn_update_parts): iqn_tile.cuh. h, next_h [rows,
+// 128]; iqn_columns, iqn_phi_sets, iqn_tau of rl_iqn_embed; w_iqn [128, P*11], b_iqn, target_b_iqn [P*11]; replay_lots
+// [rows]; next_class [P*11]; path_return [rows, P*11]; replay_discount, replay_terminal, is_weight [rows].
 // Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,
@@ -122,7 +122,7 @@ static __device__ inline float sum_over_blocks(const float* parts, const float* 
 // fuses: rl_iqn_backward, rl_iqn_phi_backward, rl_row_mean, rl_mean_into_slot, rl_sample_tau
 // Blocks 0 to 31: four units of the embedding each, whose gradient goes through the ReLU into grad_w_iqn_phi [64, 128]
 // and grad_b_iqn_phi [128]. Block 32: the loss and the generators. The others: 64 elements of grad_w_iqn [128, P*11] and
-// grad_b_iqn [P*11]. Groups of 128 or 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_update.cuh);
+// grad_b_iqn [P*11]. Groups of 128 or 64 threads share the blocks' sums. iqn_update_parts [blocks, ...] (iqn_tile.cuh);
 // iqn_phi_sets [3, n, 128]; iqn_cos [n, 64]; rng_tau, rng_tau_next [n]. nonfinite_parts[part] = rows whose loss is not
 // finite; iqn_bad_parts [blocks of this kernel]: gradients that are not finite or too large for their square. Slots
 // written: LOSS_IQN.

@@ -15,12 +15,12 @@ from foxhunt_cli.pipeline.stage import Fused, Matmul, Stage, Step, View
 
 COSINES = 64
 TAUS_MAX = 32
-"""Taus of an update that the kernels have room for (IQN_MAX_TAUS of cuda_src/fused/iqn_update.cuh)."""
+"""Taus of an update that the kernels have room for (IQN_MAX_TAUS of cuda_src/fused/iqn_tile.cuh)."""
 FEW_ROWS = 256
 """Rows that UPDATE_BLOCKS tiles of two hold (cuda_src/fused/iqn_update.cu): a block has one tile."""
 _PAIRS = "P*N_ACTIONS"
 _H = "HIDDEN_DIM"
-_PART_SIZE = f"{_PAIRS}*({_H} + 1) + {TAUS_MAX}*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_update.cuh
+_PART_SIZE = f"{_PAIRS}*({_H} + 1) + {TAUS_MAX}*{_H} + 3"  # IQN_PART_SIZE of cuda_src/fused/iqn_tile.cuh
 SUM_BLOCKS = f"(33 + ({_PAIRS}*({_H} + 1) + 63)/64)"
 """Blocks of rl_iqn_update_reduce, each of which leaves how many of its gradients are not finite."""
 

@@ -16,7 +16,7 @@ PARAMETERS = tuple(tensor for head in HEADS for tensor in head.PARAMETERS)
 
 _ROWS = "T*B"
 _FEW_ROWS = 4096  # small tiles keep more multiprocessors busy up to here
-_WIDTH = "(96 if P <= 9 else 128)"  # HEADS_WIDTH of cuda_src/fused/heads_update.cuh
+_WIDTH = "(96 if P <= 9 else 128)"  # HEADS_WIDTH of cuda_src/fused/heads_tile.cuh
 # HEADS_WEIGHT_SIZE and HEADS_PART_SIZE there.
 _WEIGHTS, _PART = f"128*({_WIDTH} + 8) + 64*72 + {_WIDTH} + 64", f"129*{_WIDTH} + 65*64 + 7"
 
