@@ -15,9 +15,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_
     int P, int n) {
     extern __shared__ __align__(16) float shared[];
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
-                              replay_lots, next_class, nullptr, nullptr, path_return, nullptr, replay_discount,
-                              is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
+    const IqnUpdate update = IQN_PATH_UPDATE;
     IqnRows<Tf32Math, N_ACTIONS, IQN_SUMS_SHARED>(shared, update).run();
 #endif
 }
@@ -36,9 +34,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 2) rl_iqn_path_update_
     int P, int n) {
     extern __shared__ __align__(16) float shared[];
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
-                              replay_lots, next_class, nullptr, nullptr, path_return, nullptr, replay_discount,
-                              is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
+    const IqnUpdate update = IQN_PATH_UPDATE;
     IqnRows<Tf32Math, N_ACTIONS, IQN_ONE_TILE>(shared, update).run();
 #endif
 }
@@ -55,9 +51,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_upd
     float* iqn_update_parts, int rows, int P, int n) {
     extern __shared__ __align__(16) float shared[];
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-    const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
-                              replay_lots, nullptr, replay_next_lots, replay_action, nullptr, replay_reward,
-                              replay_discount, is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
+    const IqnUpdate update = IQN_EXECUTED_UPDATE;
     IqnRows<Tf32Math, 1, IQN_SUMS_SHARED>(shared, update).run();
 #endif
 }

@@ -5,9 +5,9 @@
 #pragma once
 #include "fused/critic_parts.cuh"
 #include "fused/priorities.cuh"
+#include "nets/q_statistics.cuh"
 
 #define PRIORITY_SUMS 4      // numbers of a block
-#define Q_BIAS_RATE 0.05f    // EMA rate per update
 #define ERRORS_AHEAD 16      // groups' errors of a row that a thread asks for together
 
 // TD error of a row: its mean cross-entropy over the pairs that learn.
@@ -59,7 +59,7 @@ static __device__ inline void tell_of_errors(const float* part, float* isv, int 
     const float loss = warp_sum(part[1]) / rows, gap = warp_sum(part[2]) / rows;
     if (lane != 0) return;
     isv[ISV_LOSS_Q] = loss;
-    isv[ISV_Q_BIAS_EMA] = isv[ISV_Q_BIAS_EMA] == 0.0f ? gap : ema(isv[ISV_Q_BIAS_EMA], gap, Q_BIAS_RATE);
+    q_bias_finish(gap, isv);
 }
 
 // Q_TARGET_*: of this update's targets, and those before it in the iteration. learned: targets of the batch. By one warp.
@@ -75,12 +75,5 @@ static __device__ inline void tell_of_targets(const float* block_parts, float* i
     low = warp_min(low);
     clipped = warp_sum(clipped) / learned;
     if (lane != 0) return;
-    if (update > 0) {
-        top = max_keep_nan(top, isv[ISV_Q_TARGET_MAX]);
-        low = min_keep_nan(low, isv[ISV_Q_TARGET_MIN]);
-        clipped = ema(isv[ISV_Q_TARGET_CLIP_RATE], clipped, 1.0f / (update + 1));
-    }
-    isv[ISV_Q_TARGET_MAX] = top;
-    isv[ISV_Q_TARGET_MIN] = low;
-    isv[ISV_Q_TARGET_CLIP_RATE] = clipped;
+    q_target_statistics_finish(top, low, clipped, update, isv);
 }

@@ -32,6 +32,14 @@ struct IqnUpdate {
     float* parts;
     int rows, P, n;  // n taus, at most IQN_MAX_TAUS
 };
+// An IqnUpdate from the parameters of a kernel.
+#define IQN_PATH_UPDATE                                                                                              \
+    {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn, replay_lots, next_class, nullptr,    \
+     nullptr, path_return, nullptr, replay_discount, is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n}
+#define IQN_EXECUTED_UPDATE                                                                                          \
+    {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn, replay_lots, nullptr,                \
+     replay_next_lots, replay_action, nullptr, replay_reward, replay_discount, is_weight, replay_terminal, isv,      \
+     iqn_update_parts, rows, P, n}
 
 template <int SLOTS>
 struct IqnTile {

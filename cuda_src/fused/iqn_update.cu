@@ -62,9 +62,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
     const unsigned char* replay_terminal, const float* is_weight, const float* isv, float* iqn_update_parts, int rows,
     int P, int n) {
     extern __shared__ __align__(16) float shared[];
-    const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
-                              replay_lots, next_class, nullptr, nullptr, path_return, nullptr, replay_discount,
-                              is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
+    const IqnUpdate update = IQN_PATH_UPDATE;
     IqnRows<Fp32Math, N_ACTIONS, IQN_SUMS_IN_PART>(shared, update).run();
 }
 
@@ -80,9 +78,7 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_upd
     const float* replay_discount, const unsigned char* replay_terminal, const float* is_weight, const float* isv,
     float* iqn_update_parts, int rows, int P, int n) {
     extern __shared__ __align__(16) float shared[];
-    const IqnUpdate update = {h, next_h, w_iqn, iqn_columns, iqn_phi_sets, iqn_tau, b_iqn, target_b_iqn,
-                              replay_lots, nullptr, replay_next_lots, replay_action, nullptr, replay_reward,
-                              replay_discount, is_weight, replay_terminal, isv, iqn_update_parts, rows, P, n};
+    const IqnUpdate update = IQN_EXECUTED_UPDATE;
     IqnRows<Fp32Math, 1, IQN_SUMS_IN_PART>(shared, update).run();
 }
 
@@ -115,6 +111,17 @@ static __device__ inline float sum_over_blocks(const float* parts, const float* 
     return sum;
 }
 
+// Mean loss of the rows, and how many are not finite, from the blocks' sums: losses + block * size.
+static __device__ inline void finish_loss(const float* losses, long long size, int blocks, int rows, float* loss_slot,
+                                          int* nonfinite, float* scratch) {
+    const int block = threadIdx.x;
+    const float loss = block_sum(block < blocks ? losses[block * size] : 0.0f, scratch);
+    const float bad = block_sum(block < blocks ? losses[block * size + 1] : 0.0f, scratch);
+    if (threadIdx.x != 0) return;
+    *loss_slot = loss / rows;
+    *nonfinite = (int)bad;
+}
+
 // rl_iqn_update_reduce: the blocks' sums become the gradients of the four tensors and the loss; the taus move on.
 // launch: blocks 33 + (P*N_ACTIONS*(HIDDEN_DIM + 1) + 63)/64, block 512
 // chain: 10 us
@@ -136,14 +143,9 @@ extern "C" __global__ void __launch_bounds__(REDUCE_THREADS, 2) rl_iqn_update_re
     const int block = blockIdx.x, columns_end = IQN_COLUMN_SUMS(pairs), k0 = SUM_UNITS * block;
     const long long size = IQN_PART_SIZE(pairs);
     if (block == unit_blocks) {
-        const float* last = iqn_update_parts + columns_end + IQN_MAX_TAUS * HIDDEN_DIM;
-        const float loss = block_sum(tid < blocks ? last[tid * size] : 0.0f, scratch);
-        const float bad = block_sum(tid < blocks ? last[tid * size + 1] : 0.0f, scratch);
-        if (tid == 0) {
-            isv[ISV_LOSS_IQN] = loss / rows;
-            nonfinite_parts[part] = (int)bad;
-            iqn_bad_parts[block] = 0;
-        }
+        const float* losses = iqn_update_parts + columns_end + IQN_MAX_TAUS * HIDDEN_DIM;
+        finish_loss(losses, size, blocks, rows, isv + ISV_LOSS_IQN, nonfinite_parts + part, scratch);
+        if (tid == 0) iqn_bad_parts[block] = 0;
         if (tid < n) {
             xorshift32(&rng_tau[tid]);
             xorshift32(&rng_tau_next[tid]);

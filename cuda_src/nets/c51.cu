@@ -4,8 +4,7 @@
 // product is written once. Span of the atoms: slots C51_V_MIN, C51_V_MAX, read at use.
 #include "include/reduce.cuh"
 #include "nets/c51.cuh"
-
-#define Q_BIAS_RATE 0.05f  // EMA rate per update
+#include "nets/q_statistics.cuh"
 
 // sum + input times a pair's weights of that input.
 static __device__ inline C51Row c51_add_scaled(C51Row sum, float input, C51Row w) {
@@ -248,15 +247,7 @@ extern "C" __global__ void rl_q_target_statistics(const float* tops, const float
     top = block_max(top, scratch);
     low = block_min(low, scratch);
     sum = block_sum(sum, scratch) / n;
-    if (threadIdx.x != 0) return;
-    if (update > 0) {
-        top = max_keep_nan(top, isv[ISV_Q_TARGET_MAX]);
-        low = min_keep_nan(low, isv[ISV_Q_TARGET_MIN]);
-        sum = ema(isv[ISV_Q_TARGET_CLIP_RATE], sum, 1.0f / (update + 1));
-    }
-    isv[ISV_Q_TARGET_MAX] = top;
-    isv[ISV_Q_TARGET_MIN] = low;
-    isv[ISV_Q_TARGET_CLIP_RATE] = sum;
+    if (threadIdx.x == 0) q_target_statistics_finish(top, low, sum, update, isv);
 }
 
 // rl_q_bias: mean of E[Q](s, a) - target at the executed action, into its EMA.
@@ -268,5 +259,5 @@ extern "C" __global__ void rl_q_bias(const float* row_gap, float* isv, int rows)
     float sum = 0.0f;
     for (int r = threadIdx.x; r < rows; r += blockDim.x) sum += row_gap[r];
     sum = block_sum(sum, scratch) / rows;
-    if (threadIdx.x == 0) isv[ISV_Q_BIAS_EMA] = isv[ISV_Q_BIAS_EMA] == 0.0f ? sum : ema(isv[ISV_Q_BIAS_EMA], sum, Q_BIAS_RATE);
+    if (threadIdx.x == 0) q_bias_finish(sum, isv);
 }
