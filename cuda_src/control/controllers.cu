@@ -74,11 +74,11 @@ extern "C" __global__ void rl_controller_per_beta(float* isv, const float* isv_s
     controller_per_beta_thread(isv, isv_seed);
 }
 
-// rl_controller_n_step: the n of replay windows, linear from N_STEP_START to its seed over N_STEP_ANNEAL_STEPS, in whole
-// steps; then its seed.
-// No blend: a schedule. Runs where an iteration begins: all of it has one n, and TRAIN_STEP is that of the iterations
-// before. Windows that wait while n falls are pushed with the n they have reached. Reads TRAIN_STEP, N_STEP_START,
-// N_STEP_ANNEAL_STEPS, isv_seed. Writes N_STEP.
+// rl_controller_n_step: the n of replay windows, a schedule over the environment steps of a run.
+// Linear from N_STEP_START to its seed over N_STEP_ANNEAL_STEPS, in whole steps; then its seed. No blend. Runs where an
+// iteration begins: all of it has one n, and TRAIN_STEP is that of the iterations before. Windows that wait while n
+// falls are pushed with the n they have reached. Reads TRAIN_STEP, N_STEP_START, N_STEP_ANNEAL_STEPS, isv_seed. Writes
+// N_STEP.
 // launch: threads 1, block 1
 // updates: isv
 extern "C" __global__ void rl_controller_n_step(float* isv, const float* isv_seed) {

@@ -1,6 +1,6 @@
 // Signals of the learning phase on the time axis: streaming moments, generic average, KL and log-ratio of the policy.
-// One block walks over the rows; sums add up in a fixed order. An observation that is not finite
-// shows in the slot of what it came from (471, 463, 441) and leaves the averages alone.
+// One block walks over the rows; sums add up in a fixed order. An observation that is not finite shows in the slot of
+// what it came from (ADV_ABS_MEAN, LOSS_Q, PPO_LOG_RATIO_ABS_MAX) and leaves the averages alone.
 #include "control/streaming.cuh"
 
 // rl_var_over_abs_mean_streaming: how noisy the advantages are, variance over |mean| of a streaming window.

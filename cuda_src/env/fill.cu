@@ -1,8 +1,9 @@
 // The fill simulator: market orders into the replayed book, `latency` snapshots after the decision.
 #include "env/fill.cuh"
 
-// lobsim_fill: walks the opposite side level by level; what the levels cannot fill is not filled (counted), but for the
-// forced close of an episode's last step, whose rest trades at the worst displayed level (also counted).
+// lobsim_fill: walks the opposite side of the book level by level.
+// What the levels cannot fill is not filled (counted), but for the forced close of an episode's last step, whose rest
+// trades at the worst displayed level (also counted).
 // One thread a row. Reads the book columns [N_SNAP, N_LEVELS], cursor, episode_end, position_lots [B], market_target.
 // Writes, slice t: position_before (lots), fill_lots (signed), fill_price_lots (sum of price x lots, ticks),
 // fill_close_price_lots (the part of it that reduces the position: the first lots of the walk), fill_vwap (ticks, 0

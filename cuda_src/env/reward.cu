@@ -22,10 +22,12 @@ extern "C" __global__ void rl_fused_reward_pipeline(
     reward[at] = item.clamped;
 }
 
-// rl_reward_statistics: largest |scaled|, positive and |negative| reward before the clamp, this iteration (451, 478,
-// 482); sparse EMAs of the latter two (479, 483: no reward of that sign, no update); EMA of the share of rewards the
-// clamp changed (450), among all moments in mark-to-market mode, among closes in realised mode (no close, no update).
-// One block strides over [T, B]. A NaN reward shows in 451, 478 and 482 and leaves the EMAs alone.
+// rl_reward_statistics: largest rewards before the clamp, this iteration, and the share that the clamp changed.
+// REWARD_SCALED_ABS_MAX, POS_SCALED_MAX, NEG_SCALED_MAX: largest |scaled|, positive and |negative| reward;
+// POS_SCALED_MAX_EMA, NEG_SCALED_MAX_EMA: sparse EMAs of the latter two (no reward of that sign, no update);
+// REWARD_CLIP_RATE_EMA: EMA of the share of rewards the clamp changed, among all moments in mark-to-market mode, among
+// closes in realised mode (no close, no update). One block strides over [T, B]. A NaN reward shows in the three largest
+// and leaves the EMAs alone.
 // launch: blocks 1, block 128
 // updates: isv
 extern "C" __global__ void rl_reward_statistics(const float* reward_scaled, const float* reward,

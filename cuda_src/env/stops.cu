@@ -3,8 +3,8 @@
 // book like any other: it never fills at its trigger.
 #include "env/stops.cuh"
 
-// rl_trail_mutate: TrailTighten multiplies the trails of all active units by TRAIL_ADJUST_RATE, not below TRAIL_MIN;
-// TrailLoosen divides, not above TRAIL_MAX. Reads slots TRAIL_MIN, TRAIL_MAX, TRAIL_ADJUST_RATE.
+// rl_trail_mutate: the actions that move the trails of all active units.
+// TrailTighten multiplies them by TRAIL_ADJUST_RATE, not below TRAIL_MIN; TrailLoosen divides, not above TRAIL_MAX. Reads slots TRAIL_MIN, TRAIL_MAX, TRAIL_ADJUST_RATE.
 // launch: threads B, block 64
 // updates: unit_trail
 extern "C" __global__ void rl_trail_mutate(
@@ -15,9 +15,10 @@ extern "C" __global__ void rl_trail_mutate(
     trail_mutate_row(action[(long long)t * B + b], unit_lots + unit, isv, unit_trail + unit);
 }
 
-// rl_trail_stop_check: marks breached units; all marked -> full flat, some -> HalfFlat with the marked lots as its
-// size. A partial breach leaves a policy action that closes at least as much (full flat, HalfFlat, reversal) as it is:
-// a stop never weakens an exit. Marks last until the order they made is filled.
+// rl_trail_stop_check: marks the units whose trail is breached, and closes them.
+// All marked -> full flat, some -> HalfFlat with the marked lots as its size. A partial breach leaves a policy action
+// that closes at least as much (full flat, HalfFlat, reversal) as it is: a stop never weakens an exit. Marks last until
+// the order they made is filled.
 // launch: threads B, block 64
 // updates: unit_marked, action, override_reason
 extern "C" __global__ void rl_trail_stop_check(
@@ -52,9 +53,10 @@ extern "C" __global__ void rl_drawdown_stop(
                       override_reason + at, tick_value_usd);
 }
 
-// rl_heat_cap: heat = sum of lots x trail x tick value. Above HEAT_CAP_USD -> full flat, over any partial close. An
-// opening action (0, 1, 5, 6) whose new unit, at the trail it would get now, takes the heat above the cap -> Hold;
-// after a reversal only the new unit counts. Reads slots HEAT_CAP_USD, PYRAMID_MAX_UNITS, sizes, trail slots.
+// rl_heat_cap: keeps the heat, what the trails leave at risk, under its cap.
+// Heat = sum of lots x trail x tick value. Above HEAT_CAP_USD -> full flat, over any partial close. An opening
+// action (0, 1, 5, 6) whose new unit, at the trail it would get now, takes the heat above the cap -> Hold; after a
+// reversal only the new unit counts. Reads slots HEAT_CAP_USD, PYRAMID_MAX_UNITS, sizes, trail slots.
 // launch: threads B, block 64
 // updates: action, override_reason
 extern "C" __global__ void rl_heat_cap(

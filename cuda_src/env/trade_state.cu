@@ -2,9 +2,9 @@
 // start of an iteration. One thread a row.
 #include "env/trade_state.cuh"
 
-// rl_rollout_begin: slice 0 of context and position_class from where the last iteration ended. A row on a new episode
-// starts flat: trade, unit and order state is cleared, account totals and the outcome EMA stay. (Its position is 0: the
-// last step of an episode closes it.)
+// rl_rollout_begin: slice 0 of context and position_class from where the last iteration ended.
+// A row on a new episode starts flat: trade, unit and order state is cleared, account totals and the outcome EMA stay.
+// (Its position is 0: the last step of an episode closes it.)
 // context [T+1, B, HEAD_CONTEXT_DIM], position_class [T+1, B] (signed lots + lot_limit).
 // launch: threads B, block 64
 // updates: context, position_class, trade_pnl_usd, trade_open_step, trade_lots_max, trade_best_mid, trade_entry_mid
@@ -24,10 +24,11 @@ extern "C" __global__ void rl_rollout_begin(
         unit_age, unit_lots, unit_initial_r, unit_trail, unit_marked, lot_limit, T, B, b);
 }
 
-// rl_unit_state_update: units after the fill of slice t. A fill against the position closes lots, marked units first,
-// then the oldest; what opens or adds becomes a new unit at the volume-weighted price of the opening part, with the
-// initial trail of the fill's book as trail and initial R. A reversal closes all, then opens one. Every unit's best mid
-// follows the mid at cursor + t + 1. Marks end with the fill they caused.
+// rl_unit_state_update: units after the fill of slice t.
+// A fill against the position closes lots, marked units first, then the oldest; what opens or adds becomes a new unit at
+// the volume-weighted price of the opening part, with the initial trail of the fill's book as trail and initial R. A
+// reversal closes all, then opens one. Every unit's best mid follows the mid at cursor + t + 1. Marks end with the fill
+// they caused.
 // An opening part beyond MAX_UNITS cannot occur (targets refuse the add); it would join the youngest unit.
 // Reads slots TRAIL_K_INIT, TRAIL_MIN, TRAIL_MAX, MEAN_ABS_PNL_EMA, CLOSED_LOTS_EMA.
 // launch: threads B, block 64
@@ -66,8 +67,8 @@ extern "C" __global__ void rl_trade_context_update(
     position_class[at] = position_lots[b] + lot_limit;
 }
 
-// rl_recent_outcome_update: on a close, the row's EMA of sign(trade PnL), in [-1, 1]; the first outcome is taken as it
-// is, a trade of exactly zero PnL counts as 0. Reads slot OUTCOME_ALPHA.
+// rl_recent_outcome_update: on a close, the row's EMA of sign(trade PnL), in [-1, 1].
+// The first outcome is taken as it is, a trade of exactly zero PnL counts as 0. Reads slot OUTCOME_ALPHA.
 // launch: threads B, block 64
 // updates: outcome_ema
 extern "C" __global__ void rl_recent_outcome_update(

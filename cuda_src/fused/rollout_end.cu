@@ -67,6 +67,23 @@ static __device__ inline void run_controllers(int running, int plateau, float* i
     }
 }
 
+// The signals from the totals of all blocks, a warp a group of them.
+static __device__ inline void finish_signals(const float* totals, float* isv, float* action_share_ema, float fee_usd,
+                                             int averages, int T, int B) {
+    if (threadIdx.x == 0) {
+        if (averages) ema_update_on_done_finish(totals + OF_DONE, isv);
+        dones_ema_finish(totals[OF_DONE], isv, T, B);
+        step_counter_update_thread(isv, T);
+        reward_statistics_finish(totals + OF_REWARD, totals + OF_LARGEST, isv);
+    }
+    if (threadIdx.x == 32) action_entropy_per_step_finish(totals + OF_ENTROPY, action_share_ema, isv, T, B);
+    if (threadIdx.x == 64) {
+        event_counters_finish(totals + OF_EVENTS, isv);
+        market_statistics_finish(totals + OF_MARKET, totals[OF_WORST], isv, fee_usd, T, B);
+    }
+    if (threadIdx.x == 96) unit_statistics_finish(totals + OF_UNITS, isv, B);
+}
+
 // rl_rollout_end: trade averages, reward, its statistics, signals of the market side, controllers.
 // launch: blocks (T*B + 511) // 512, block 128
 // chain: 12 us
@@ -144,18 +161,7 @@ extern "C" __global__ void rl_rollout_end(
     if (!is_last_block(blocks_done, &last)) return;
     columns.of_parts(parts_reward, gridDim.x);
     const float* totals = columns.totals;
-    if (threadIdx.x == 0) {
-        if (averages) ema_update_on_done_finish(totals + OF_DONE, isv);
-        dones_ema_finish(totals[OF_DONE], isv, T, B);
-        step_counter_update_thread(isv, T);
-        reward_statistics_finish(totals + OF_REWARD, totals + OF_LARGEST, isv);
-    }
-    if (threadIdx.x == 32) action_entropy_per_step_finish(totals + OF_ENTROPY, action_share_ema, isv, T, B);
-    if (threadIdx.x == 64) {
-        event_counters_finish(totals + OF_EVENTS, isv);
-        market_statistics_finish(totals + OF_MARKET, totals[OF_WORST], isv, fee_usd, T, B);
-    }
-    if (threadIdx.x == 96) unit_statistics_finish(totals + OF_UNITS, isv, B);
+    finish_signals(totals, isv, action_share_ema, fee_usd, averages, T, B);
     __syncthreads();
     run_controllers(controllers, plateau, isv, isv_seed, adam_step, controller_age, lr_halvings, loss_abs_ema);
 }

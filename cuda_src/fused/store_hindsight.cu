@@ -6,6 +6,27 @@
 #define STORE_STEPS 32  // steps of a tile of PUSH_ROWS rows
 #define INJECT_AHEAD 4  // candidates that a thread looks at before it copies one
 
+// Numbers the candidates of a tile within their direction and step: `steps` steps from t0 on, `here` rows from `first`
+// on. All threads of the block; the caller waits for them.
+static __device__ inline void number_tile(const unsigned char (*fires)[STORE_STEPS * PUSH_ROWS], int* numbers,
+                                          int* injected_base, unsigned char* candidate_fire, int* injected_at, int steps,
+                                          int first, int here, int t0, int T, int B) {
+    for (int i = threadIdx.x; i < 2 * STORE_STEPS; i += blockDim.x) {  // a thread a direction and step
+        const int way = i / STORE_STEPS, step = i % STORE_STEPS;
+        if (step >= steps) continue;
+        injected_base[(way * T + t0 + step) * gridDim.x + blockIdx.x] =
+            number_candidates(fires[way] + step * PUSH_ROWS, numbers + i * (PUSH_ROWS + 1), PUSH_ROWS);
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < 2 * STORE_STEPS * PUSH_ROWS; i += blockDim.x) {
+        const int way = i / (STORE_STEPS * PUSH_ROWS), own = i % (STORE_STEPS * PUSH_ROWS), r = own % PUSH_ROWS;
+        if (own >= steps * PUSH_ROWS || r >= here) continue;
+        const long long at = (long long)(way * T + t0 + own / PUSH_ROWS) * B + first + r;
+        candidate_fire[at] = fires[way][own];
+        injected_at[at] = numbers[i / PUSH_ROWS * (PUSH_ROWS + 1) + r];
+    }
+}
+
 // rl_store_candidates: which transitions hindsight adds, and their numbers.
 // launch: blocks (B + 31) // 32, block 1024
 // chain: 1.0*T us
@@ -13,10 +34,11 @@
 // updates: closed_pnl, closed_slot, closed_held, closed_after, closed_action, closed_next, injected_base, replay_state
 // updates: isv, blocks_done
 // fuses: rl_hindsight_note, rl_hindsight_peak, rl_hindsight_forward, rl_hindsight_inject
-// A block has 32 rows, a warp each, a tile of steps at a time: a thread a step looks at its record, then one thread of the
-// warp walks over the steps in which something happens to the row's closed ring (rows wait for memory side by side), then
-// a thread a step numbers the candidates of all rows; the last block to finish adds up in front of them. Parameters are
-// those of the kernels that it stands for; backward, forward: `enabled` of either direction.
+// A block has 32 rows, a warp each, and takes a tile of 32 steps at a time: first a thread a step looks at its record
+// (backward); then one thread of the warp walks over the steps in which something happens to the row's closed ring
+// (forward; rows wait for memory side by side); then a thread a step numbers the candidates of all rows. The last block
+// to finish adds up what stands in front of each step's candidates. Parameters are those of the kernels that it stands
+// for; backward, forward: `enabled` of either direction.
 extern "C" __global__ void __launch_bounds__(1024) rl_store_candidates(
     const unsigned char* push_pending, const unsigned char* push_count, const int* push_offset, const int* push_base,
     const int* her_mids, const unsigned int* her_peak_birth, const unsigned char* __restrict__ event,
@@ -52,6 +74,7 @@ extern "C" __global__ void __launch_bounds__(1024) rl_store_candidates(
         *ring = closed_ring(closed_valid, closed_birth, closed_next, b);
     }
     for (int t0 = 0; t0 < T; t0 += STORE_STEPS) {
+        // Backward: a thread a step.
         const int steps = T - t0 < STORE_STEPS ? T - t0 : STORE_STEPS, t = t0 + lane;
         const bool closes = lives && lane < steps && event[(long long)t * B + b] != 0;
         const unsigned int closed_steps = warp_ballot(closes);
@@ -73,6 +96,8 @@ extern "C" __global__ void __launch_bounds__(1024) rl_store_candidates(
         fires[0][lane * PUSH_ROWS + row] = fire;
         fires[1][lane * PUSH_ROWS + row] = FIRE_NO;
         __syncthreads();
+
+        // Forward: one thread a row, steps ascending, because the ring passes from step to step.
         for (int i = 0; lives && lane == 0 && i < steps; ++i) {
             const bool ends = closed_steps >> i & 1u;
             if (!ends && !ring_ripe(*ring, clock + (unsigned int)(t0 + i) + 1u, lookahead)) continue;
@@ -85,20 +110,8 @@ extern "C" __global__ void __launch_bounds__(1024) rl_store_candidates(
                 tick_value_usd, fee_usd, clock, lookahead, C, T, B, t0 + i, b);
         }
         __syncthreads();
-        for (int i = threadIdx.x; i < 2 * STORE_STEPS; i += blockDim.x) {  // a thread a direction and step
-            const int way = i / STORE_STEPS, step = i % STORE_STEPS;
-            if (step >= steps) continue;
-            injected_base[(way * T + t0 + step) * gridDim.x + blockIdx.x] =
-                number_candidates(fires[way] + step * PUSH_ROWS, numbers + i * (PUSH_ROWS + 1), PUSH_ROWS);
-        }
-        __syncthreads();
-        for (int i = threadIdx.x; i < 2 * STORE_STEPS * PUSH_ROWS; i += blockDim.x) {
-            const int way = i / (STORE_STEPS * PUSH_ROWS), own = i % (STORE_STEPS * PUSH_ROWS), r = own % PUSH_ROWS;
-            if (own >= steps * PUSH_ROWS || r >= here) continue;
-            const long long at = (long long)(way * T + t0 + own / PUSH_ROWS) * B + first + r;
-            candidate_fire[at] = fires[way][own];
-            injected_at[at] = numbers[i / PUSH_ROWS * (PUSH_ROWS + 1) + r];
-        }
+
+        number_tile(fires, numbers, injected_base, candidate_fire, injected_at, steps, first, here, t0, T, B);
         __syncthreads();
     }
     if (lives && lane == 0) closed_next[b] = ring->next;

@@ -14,7 +14,7 @@ static __device__ inline bool drawn_again(const unsigned int* sample_slot, int r
 // launch: threads R, block 64
 // updates: per_tree
 // One thread a row. td [R] TD errors (C51 cross-entropy); sample_slot [R]; leaves of per_tree [2C]; new_priority [R]
-// the priority, or 0 for a TD error that is not finite: it leaves its leaf alone (the losses count it, slot 609, and a
+// the priority, or 0 for a TD error that is not finite: it leaves its leaf alone (the losses count it, NONFINITE_COUNT, and a
 // tree with a NaN could not be walked). Slot read: PER_ALPHA.
 extern "C" __global__ void rl_per_leaves(const float* td, const unsigned int* sample_slot, const float* isv,
                                          float* per_tree, float* new_priority, int C, int R) {

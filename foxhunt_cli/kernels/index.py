@@ -21,7 +21,8 @@ def render() -> str:
         parts.append(f"\n### {path.relative_to(root).as_posix()}\n\n| kernel | launch | purpose |\n|---|---|---|")
         for contract in group:
             rule = contract.launch
-            parts.append(f"| `{contract.name}` | {rule.mode} {rule.items}, block {rule.block} | {contract.summary} |")
+            summary = contract.summary.replace("|", "\\|")  # a bar of an absolute value would end the cell
+            parts.append(f"| `{contract.name}` | {rule.mode} {rule.items}, block {rule.block} | {summary} |")
     return "\n".join(parts) + "\n"
 
 

@@ -1,7 +1,8 @@
 """A Mamba-2 block of the full encoder: in-projection, convolution, selective scan, gated normalisation, out-projection.
 
 Owns the tensors, buffers and steps of a block; the arithmetic is in ``cuda_src/nets/mamba2_*.cu`` and in matrix
-products, that of the fused steps in ``cuda_src/fused/mamba2_*.cu`` and, with tensor cores, ``cuda_src/cuda_only/mamba2_*.cu``.
+products, that of the fused steps in ``cuda_src/fused/mamba2_*.cu`` and, with tensor cores,
+``cuda_src/cuda_only/mamba2_*.cu``.
 """
 
 from __future__ import annotations
