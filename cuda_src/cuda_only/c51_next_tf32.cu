@@ -104,12 +104,12 @@ extern "C" __global__ void __launch_bounds__(704, 1) rl_c51_next_tf32(
 #endif
 }
 
-// rl_c51_next_wide_tf32: the same for large batches, where reading the weights counts.
+// rl_c51_next_wide_tf32: rl_c51_next_tf32 for large batches, where reading the weights counts.
 // launch: blocks P*groups + 1 + noise_blocks, block 512, shared 137280
 // updates: isv, rng_noise, rng_target_noise
 // fuses: argmax_expected_q, rl_c51_next_distribution, rl_sample_noise, rl_l2_norm, rl_grad_norms
 // Blocks of a class, each with every groups-th 16 rows for each of its warps (c51_next_wide.cuh); noise_blocks of 512
-// elements. Arrays and slots as above.
+// elements. Arrays and slots are those of rl_c51_next_tf32.
 extern "C" __global__ void __launch_bounds__(512, 1) rl_c51_next_wide_tf32(
     const float* next_h, const unsigned int* c51_packed_w, const float* c51_packed_b, const float* c51_tile_sums,
     const unsigned int* adam_step, const unsigned int* fault, unsigned int* rng_noise, unsigned int* rng_target_noise,

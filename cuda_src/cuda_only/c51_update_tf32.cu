@@ -81,10 +81,10 @@ extern "C" __global__ void __launch_bounds__(512, 1) rl_c51_path_update_tf32(
 #endif
 }
 
-// rl_c51_executed_update_tf32: the same for the executed action alone; the gradients of all other pairs are zero.
+// rl_c51_executed_update_tf32: n-step targets of the executed action alone; gradients of all other pairs are zero.
 // launch: blocks groups*slices, block 512, shared 71680 + 8320*P
 // fuses: bellman_target_projection, rl_c51_executed_loss, rl_grad_chunk_squares
-// Arrays as above, with replay_next_lots, replay_reward [R] (n-step return) for the path's. Loss = the executed pair's;
+// As rl_c51_path_update_tf32, with replay_next_lots, replay_reward [R] (n-step return). Loss = the executed pair's;
 // gradient LOSS_LAMBDA_Q weight (p - target) / R. Slots read: LOSS_LAMBDA_Q, C51_V_MIN, C51_V_MAX.
 extern "C" __global__ void __launch_bounds__(512, 1) rl_c51_executed_update_tf32(
     const float* h, const float* next_prob, const float* replay_reward, const signed char* replay_next_lots,

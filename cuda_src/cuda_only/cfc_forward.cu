@@ -5,7 +5,7 @@
 // as halves, rounded once.
 #include "cuda_only/cfc_forward.cuh"
 
-// cfc_sequence_forward: all snapshots; u, gates and states stay for the backward.
+// cfc_sequence_forward: the CfC cell over all snapshots; u, gates and states stay for the backward.
 // launch: blocks (B + rows*tiles - 1)/(rows*tiles), block 256, shared 4096*tiles
 // chain: 1.1*W us
 // fuses: cfc_backbone_forward, cfc_gates_forward
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) cfc_sequence_forward(
 #endif
 }
 
-// cfc_sequence_encode: the same without a backward behind it: h alone.
+// cfc_sequence_encode: the CfC cell over all snapshots without a backward behind it: h alone.
 // launch: blocks (B + rows*tiles - 1)/(rows*tiles), block 256, shared 4096*tiles
 // chain: 1.0*W us
 // fuses: cfc_backbone_forward, cfc_gates_forward

@@ -202,7 +202,7 @@ static __device__ __forceinline__ void wide_forward(const CfcForward& p) {
 // cfc_wide_forward: cfc_sequence_forward for many rows.
 // launch: blocks (B + 31)/32, block 256, shared 36480
 // fuses: cfc_backbone_forward, cfc_gates_forward
-// Arguments as there.
+// Arguments are those of cfc_sequence_forward.
 extern "C" __global__ void __launch_bounds__(256, 1) cfc_wide_forward(
     const float* __restrict__ pre, const float* __restrict__ w_cfc_backbone, const float* __restrict__ b_cfc_backbone,
     const float* __restrict__ w_cfc_gates, const float* __restrict__ b_cfc_gates, const float* __restrict__ gap,

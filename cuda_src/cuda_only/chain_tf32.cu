@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) cfc_chain_forw
 #endif
 }
 
-// cfc_chain_encode: the same without a backward behind it: nobody asks for what lies between.
+// cfc_chain_encode: cfc_chain_forward without a backward behind it: nobody asks for what lies between.
 // launch: blocks (rows+15)/16 if rows < 2112 else 132, block 384, shared 131072
 extern "C" __global__ void __launch_bounds__(32 * CHAIN_WARPS, 1) cfc_chain_encode(
     const float* __restrict__ norm, const float* __restrict__ w_m2_out, const float* __restrict__ trunk,

@@ -16,8 +16,8 @@ static_assert(sizeof(Heads<Tf32Math, 64, 96, true>::Tile) <= 152704 &&
 // updates: grad_h
 // fuses: rl_frd_fwd, rl_frd_softmax, rl_frd_softmax_ce_grad, rl_frd_layer2_bwd, rl_frd_layer1_bwd
 // fuses: rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad
-// Arguments and sums as there; tiles of `each` rows, 16 or 64. Slots read: LOSS_LAMBDA_AUX, LOSS_LAMBDA_BCE, FRD_LAMBDA,
-// OUTCOME_LAMBDA.
+// Arguments and sums are those of rl_heads_update; tiles of `each` rows, 16 or 64. Slots read: LOSS_LAMBDA_AUX,
+// LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
 extern "C" __global__ void __launch_bounds__(HEADS_THREADS, 1) rl_heads_update_tf32(
     const float* h, const float* heads_weights, const signed char* frd_target, const signed char* direction_target,
     const signed char* outcome_target, const int* position_class, const int* label_counts, const float* isv,

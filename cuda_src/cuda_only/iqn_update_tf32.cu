@@ -6,7 +6,7 @@
 // launch: blocks (rows+1)/2 if rows < 256 else 128, block 512, shared 88320 + (440 + 44*(HIDDEN_DIM + 1))*P
 // chain: 15 us
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
-// Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
+// Arguments, tiles and sums are those of rl_iqn_path_update; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_tf32(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,
     const float* iqn_tau, const float* b_iqn, const float* target_b_iqn, const signed char* replay_lots,
@@ -24,8 +24,9 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update_
 // launch: blocks (rows+1)/2, block 512, shared 88320 + 440*P
 // chain: 15 us
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_path_columns, rl_iqn_quantiles
-// Arguments and bits as there. Two blocks share a multiprocessor: the update of C51 and the policy's backward run beside it,
-// and 128 blocks of a multiprocessor each would wait for one another. Slots read: LOSS_LAMBDA_Q.
+// Arguments and results are those of rl_iqn_path_update_tf32, bit for bit. Two blocks share a multiprocessor: the update
+// of C51 and the policy's backward run beside it, and 128 blocks that take a multiprocessor each would wait for them.
+// Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 2) rl_iqn_path_update_few_tf32(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,
     const float* iqn_tau, const float* b_iqn, const float* target_b_iqn, const signed char* replay_lots,
@@ -42,7 +43,8 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 2) rl_iqn_path_update_
 // rl_iqn_executed_update_tf32: rl_iqn_executed_update with TF32 products.
 // launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 75776 + (1496 + 44*(HIDDEN_DIM + 1))*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
-// Arguments, tiles and sums as there; the choice at h_n is float32. Slots read: LOSS_LAMBDA_Q.
+// Arguments, tiles and sums are those of rl_iqn_executed_update; the choice at h_n is float32. Slots read:
+// LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_update_tf32(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,
     const float* iqn_tau, const float* b_iqn, const float* target_b_iqn, const signed char* replay_lots,

@@ -138,11 +138,11 @@ extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward(
 #endif
 }
 
-// vsn_in_forward_only: the same where no backward follows.
+// vsn_in_forward_only: vsn_in_forward where no backward follows.
 // launch: blocks (264 if (W*B + 15)/16*share > 2112 else ((W*B + 15)/16*share + 7)/8), block 256, shared 80640
 // chain: 7 us
 // fuses: vsn_forward
-// Parameters as above.
+// Parameters are those of vsn_in_forward.
 extern "C" __global__ void __launch_bounds__(VSN_THREADS, 2) vsn_in_forward_only(
     const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ bias,
     const float* __restrict__ w_in, float* __restrict__ proj, int W, int B, int share) {

@@ -101,9 +101,10 @@ extern "C" __global__ void rl_heads_prepare(
 // updates: grad_h
 // fuses: rl_frd_fwd, rl_frd_softmax, rl_frd_softmax_ce_grad, rl_frd_layer2_bwd, rl_frd_layer1_bwd
 // fuses: rl_direction_bce_grad, rl_outcome_ce_grad, rl_outcome_scale_grad
-// Tiles, order and shared memory: heads_update.cuh. h, grad_h [rows, 128]; heads_weights, frd_target, direction_target
-// [rows, 3], outcome_target [rows], label_counts of rl_heads_prepare; position_class [rows]; heads_parts: sums of each
-// block; first: grad_h is overwritten, else added to. Slots read: LOSS_LAMBDA_AUX, LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
+// Tiles and order: heads_update.cuh; memory and sums: heads_tile.cuh. h, grad_h [rows, 128]; heads_weights, frd_target,
+// direction_target [rows, 3], outcome_target [rows], label_counts of rl_heads_prepare; position_class [rows];
+// heads_parts: sums of each block; first: grad_h is overwritten, else added to. Slots read: LOSS_LAMBDA_AUX,
+// LOSS_LAMBDA_BCE, FRD_LAMBDA, OUTCOME_LAMBDA.
 extern "C" __global__ void __launch_bounds__(HEADS_THREADS, 1) rl_heads_update(
     const float* h, const float* heads_weights, const signed char* frd_target, const signed char* direction_target,
     const signed char* outcome_target, const int* position_class, const int* label_counts, const float* isv,

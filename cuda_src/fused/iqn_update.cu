@@ -66,10 +66,10 @@ extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_path_update(
     IqnRows<Fp32Math, N_ACTIONS, IQN_SUMS_IN_PART>(shared, update).run();
 }
 
-// rl_iqn_executed_update: the same for the executed action alone.
+// rl_iqn_executed_update: forward, loss and gradients of the executed action alone, against its n-step target.
 // launch: blocks (rows+7)/8 if rows < 1024 else 128, block 512, shared 75776 + 1496*P
 // fuses: rl_iqn_loss, rl_iqn_mean_weights, rl_iqn_argmax, rl_iqn_executed_columns, rl_iqn_quantiles
-// Float32 throughout. As above with replay_next_lots, replay_action, replay_reward [rows] for the path's tables.
+// As rl_iqn_path_update, with replay_next_lots, replay_action, replay_reward [rows] in the place of the path's tables.
 // Slots read: LOSS_LAMBDA_Q.
 extern "C" __global__ void __launch_bounds__(IQN_THREADS, 1) rl_iqn_executed_update(
     const float* h, const float* next_h, const float* w_iqn, const float* iqn_columns, const float* iqn_phi_sets,

@@ -5,7 +5,7 @@
 // more where the backward follows.
 // Thread mapping: mamba2_pipeline.cuh. Five warps convolve, a thread a column; four scan, a thread a channel with its 16
 // states; two gate and normalise, eight threads a snapshot, 16 channels each.
-// Shared memory: 28 kB, static. Edge cases as there: NaN and infinity pass through.
+// Shared memory: 28 kB, static. Edge cases as in nets/mamba2.cuh: NaN and infinity pass through.
 #include "fused/mamba2_pipeline.cuh"
 
 #define FORWARD_PER_THREAD 1                                        // channels of a scanning thread
@@ -130,10 +130,10 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS, 3) mamba2_row_forw
     forward_row<true>({proj, conv_w, conv_b, dt_bias, a_log, skip, norm_w, s, norm, rstd, W, B});
 }
 
-// mamba2_row_forward_only: the same where no backward follows.
+// mamba2_row_forward_only: mamba2_row_forward where no backward follows.
 // launch: blocks B, block 352
 // fuses: mamba2_conv_forward, mamba2_dt_forward, mamba2_scan_forward, mamba2_norm_forward
-// One block a row; parameters as above.
+// One block a row; parameters are those of mamba2_row_forward.
 extern "C" __global__ void __launch_bounds__(FORWARD_THREADS, 3) mamba2_row_forward_only(
     const float* __restrict__ proj, const float* __restrict__ conv_w, const float* __restrict__ conv_b,
     const float* __restrict__ dt_bias, const float* __restrict__ a_log, const float* __restrict__ skip,

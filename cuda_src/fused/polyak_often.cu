@@ -9,7 +9,7 @@
 // launch: threads n_target_chunks*4, block 128
 // updates: target_params
 // fuses: rl_polyak
-// One thread eight elements, as rl_polyak; parameters as there. Slots read: TARGET_TAU.
+// One thread eight elements; mapping and parameters are those of rl_polyak. Slots read: TARGET_TAU.
 extern "C" __global__ void rl_polyak_often(const float* params, const int* target_chunk, const float* isv,
                                            float* target_params, int n_target_chunks, int times) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, chunk = i / (CHUNK / EIGHT);

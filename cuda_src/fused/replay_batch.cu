@@ -31,6 +31,13 @@ struct ReplayBatch {
     float *value, *discount;
     unsigned char* terminal;
 };
+// Both from the parameters of a kernel.
+#define REPLAY_STORE                                                                                                 \
+    {per_tree, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots, store_action, store_return, \
+     store_discount, store_terminal}
+#define REPLAY_BATCH                                                                                               \
+    {rng_replay, sample_slot, sample_priority, replay_h, replay_next_h, replay_index, replay_n, replay_lots,       \
+     replay_next_lots, replay_action, replay_reward, replay_discount, replay_terminal}
 
 // Number of the node that is the j-th of the heap below `node` (itself the first), depth levels down.
 static __device__ inline int heap_node(int node, int j, int depth) { return (node << depth) + j - (1 << depth); }
@@ -89,7 +96,7 @@ static __device__ inline unsigned int draw_and_gather(const ReplayStore& store, 
 // launch: blocks (R+3)/4, block 128
 // updates: rng_replay
 // fuses: rl_per_sample, rl_per_gather
-// A warp a sample. Arrays as there.
+// A warp a sample. Arrays are those of rl_per_sample and rl_per_gather.
 extern "C" __global__ void rl_replay_batch(
     const float* per_tree, const float* store_h, const float* store_next_h, const unsigned int* store_index,
     const unsigned short* store_n, const signed char* store_lots, const signed char* store_next_lots,
@@ -100,21 +107,18 @@ extern "C" __global__ void rl_replay_batch(
     float* replay_discount, unsigned char* replay_terminal, int C, int R) {
     const int r = blockIdx.x * BATCH_WARPS + threadIdx.x / 32;
     if (r >= R) return;
-    const ReplayStore store = {per_tree, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots,
-                               store_action, store_return, store_discount, store_terminal};
-    const ReplayBatch batch = {rng_replay, sample_slot, sample_priority, replay_h, replay_next_h, replay_index, replay_n,
-                               replay_lots, replay_next_lots, replay_action, replay_reward, replay_discount,
-                               replay_terminal};
+    const ReplayStore store = REPLAY_STORE;
+    const ReplayBatch batch = REPLAY_BATCH;
     draw_and_gather(store, batch, r, C, R, threadIdx.x % 32);
 }
 
-// rl_replay_path_batch: the same with the path targets of every class and action.
+// rl_replay_path_batch: draws a batch, gathers it and forms the path targets of every class and action.
 // launch: blocks (R+3)/4, block 128
 // chain: 8 us
 // updates: rng_replay
 // fuses: rl_per_sample, rl_per_gather, rl_path_targets
-// A warp a sample; a lane an order size and side, the largest order PATH_LOTS_MAX = 16 lots. Arrays as there. Slots
-// read: GAMMA, REWARD_SCALE, SIZE_SMALL, SIZE_LARGE.
+// A warp a sample; a lane an order size and side, the largest order PATH_LOTS_MAX = 16 lots. Arrays are
+// those of rl_per_sample, rl_per_gather and rl_path_targets. Slots read: GAMMA, REWARD_SCALE, SIZE_SMALL, SIZE_LARGE.
 extern "C" __global__ void rl_replay_path_batch(
     const float* per_tree, const float* store_h, const float* store_next_h, const unsigned int* store_index,
     const unsigned short* store_n, const signed char* store_lots, const signed char* store_next_lots,
@@ -128,11 +132,8 @@ extern "C" __global__ void rl_replay_path_batch(
     __shared__ float costs[BATCH_WARPS][2 * PATH_LOTS_MAX + 1];  // by signed lots + PATH_LOTS_MAX
     const int lane = threadIdx.x % 32, r = blockIdx.x * BATCH_WARPS + threadIdx.x / 32;
     if (r >= R) return;
-    const ReplayStore store = {per_tree, store_h, store_next_h, store_index, store_n, store_lots, store_next_lots,
-                               store_action, store_return, store_discount, store_terminal};
-    const ReplayBatch batch = {rng_replay, sample_slot, sample_priority, replay_h, replay_next_h, replay_index, replay_n,
-                               replay_lots, replay_next_lots, replay_action, replay_reward, replay_discount,
-                               replay_terminal};
+    const ReplayStore store = REPLAY_STORE;
+    const ReplayBatch batch = REPLAY_BATCH;
     const unsigned int slot = draw_and_gather(store, batch, r, C, R, lane);
 
     const long long index = store_index[slot], book = index + latency;

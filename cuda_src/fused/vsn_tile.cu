@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(VSN_TILE) vsn_tile_forward(const fl
     forward_tile<true>(x, bias, gate, gate, out, W * B);
 }
 
-// vsn_tile_forward_only: the same where no backward follows.
+// vsn_tile_forward_only: vsn_tile_forward where no backward follows.
 // launch: threads W*B, block 64
 // fuses: vsn_forward
 // x, logits, out [W, B, 56]; bias [56].

@@ -173,7 +173,7 @@ extern "C" __global__ void multires_column(
     }
 }
 
-// rl_multires_features_update: the same features as a streaming state of each row, one snapshot a call.
+// rl_multires_features_update: multi-resolution features as a streaming state of each row, one snapshot a call.
 // launch: threads B, block 32
 // updates: multires_state, multires_row
 //

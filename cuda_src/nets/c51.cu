@@ -98,7 +98,7 @@ extern "C" __global__ void rl_c51_next_distribution(const float* target_logits, 
     c51_store(next_prob + (long long)i * C51_ATOMS, prob);
 }
 
-// rl_c51_next_at_choice: the same without the logits of every pair: they are formed at the chosen actions alone.
+// rl_c51_next_at_choice: the target distribution at h_n, with logits formed at the chosen actions alone.
 // launch: threads P*11, block 4
 // One thread a pair, which looks for the rows that chose it and takes them two at a time: its columns stay in the
 // nearest cache. For a CPU; a GPU multiplies everything. h [rows, 128] encodings at h_n; target_w_c51 [128, P*11*21],

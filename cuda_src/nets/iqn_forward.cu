@@ -109,7 +109,7 @@ extern "C" __global__ void rl_iqn_path_columns(const signed char* replay_lots, c
     }
 }
 
-// rl_iqn_executed_columns: the same for the executed action alone.
+// rl_iqn_executed_columns: which quantiles n-step targets compare: the executed action's at the row's class.
 // launch: threads rows, block 64
 // One thread a row. replay_lots, replay_next_lots [rows] signed lots; replay_action, replay_reward [rows] n-step return;
 // iqn_best_action [rows, P]; iqn_column, iqn_next_column, iqn_reward [rows].

@@ -26,7 +26,7 @@ extern "C" __global__ void rl_spectral_right(const float* w, const float* left, 
     for (int c = 0; c < count; ++c) right[first + c] = total[c];
 }
 
-// rl_spectral_left: the other half, u = W v.
+// rl_spectral_left: the other half of a power iteration, u = W v.
 // launch: threads HIDDEN_DIM, block 32
 // One thread a row: 128 sums, then pairwise within 32 of them, then the four in order, as block_sum of 128 threads adds.
 // w [HIDDEN_DIM, columns], right [columns], left [HIDDEN_DIM].
