@@ -21,7 +21,7 @@ SLOTS = {
     "c51_v_max": 4.0, "c51_v_min": -3.0, "q_distill_lambda": 0.8, "q_distill_temperature": 0.5, "kl_ref_beta": 0.2,
     "kl_ref_hold": 0.5,
 }  # fmt: skip
-HEADS = (frd, direction, outcome, c51, iqn, distill)
+HEADS = (frd, direction, outcome, c51, iqn)
 
 
 def _inputs() -> dict[str, np.ndarray]:
@@ -64,7 +64,7 @@ def _inputs() -> dict[str, np.ndarray]:
 
 def _rig() -> HeadRig:
     parameters = [tensor for head in HEADS for tensor in head.PARAMETERS]
-    buffers = [row for head in HEADS for row in head.BUFFERS] + list(target.BUFFERS)
+    buffers = [row for head in (*HEADS, distill, target) for row in head.BUFFERS]
     rig = HeadRig(Trial(CpuDevice()), parameters, buffers, DIMS, _inputs())
     rig.set("ensemble_q", np.random.default_rng(5).standard_normal((T, B, P * A)))
     return rig
