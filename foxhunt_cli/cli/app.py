@@ -23,6 +23,7 @@ from foxhunt_cli.cli.eval import evaluate
 from foxhunt_cli.cli.init import init
 from foxhunt_cli.cli.oracle import oracle
 from foxhunt_cli.cli.smoke import smoke
+from foxhunt_cli.cli.sweep import sweep
 from foxhunt_cli.cli.train import train
 
 
@@ -48,6 +49,7 @@ app = typer.Typer(
     context_settings=HELP,
 )
 app.command("train")(train)
+app.command("sweep")(sweep)
 app.command("eval")(evaluate)
 app.add_typer(data_app, name="data")
 app.add_typer(diag_app, name="diag")

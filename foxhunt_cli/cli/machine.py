@@ -28,6 +28,7 @@ EXTRAS = {
     "parquet": ("pyarrow",),
     "tensorboard": ("tensorboardX",),
     "notebook": ("pandas", "polars"),
+    "ray": ("ray",),
 }
 COMPILER_FIX = "apt install g++, or pip install 'foxhunt[cpu]' for a compiler as a wheel"
 

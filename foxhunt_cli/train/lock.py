@@ -9,8 +9,8 @@ from typing import IO
 from foxhunt_cli.diag.writer import FileError
 
 
-def lock_run(run: Path) -> IO[str]:
-    """Hold ``run/lock`` while the returned file is open. Raises FileError where another process holds it."""
+def lock_run(run: Path, doing: str = "training in this run; wait for it or choose another --name") -> IO[str]:
+    """Hold ``run/lock`` while the returned file is open. Raises FileError where a process ``doing`` that holds it."""
     path = run / "lock"
     try:
         file = path.open("w")
@@ -22,7 +22,5 @@ def lock_run(run: Path) -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         file.close()
-        raise FileError(
-            f"{run}: another process is training in this run; wait for it or choose another --name"
-        ) from None
+        raise FileError(f"{run}: another process is {doing}") from None
     return file

@@ -39,7 +39,7 @@ _PACKAGES = ("numpy", "pydantic", "databento-dbn", "cupy-cuda12x", "cupy-cuda13x
 
 def create(config: RunConfig) -> Path:
     """Make the directory of a new run and return it. Raises FileError where it exists or cannot be made."""
-    name = config.name or _fresh_name()
+    name = config.name or fresh_name()
     path = config.runs_dir / name
     try:
         path.mkdir(parents=True)
@@ -168,6 +168,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _fresh_name() -> str:
+def fresh_name() -> str:
+    """UTC time and a word."""
     now = datetime.now(UTC)
     return f"{now:%Y%m%d-%H%M%S}-{_WORDS[now.microsecond % len(_WORDS)]}"
