@@ -15,7 +15,7 @@ import orjson
 import foxhunt_cli
 from foxhunt_cli.config.load import ConfigError, dump_toml
 from foxhunt_cli.diag.writer import FileError
-from foxhunt_cli.sweep.plan import PlannedRun
+from foxhunt_cli.sweep.plan import PlannedRun, is_name
 from foxhunt_cli.train import run_dir
 
 REQUEST = "sweep.json"
@@ -128,6 +128,9 @@ def _asked(folder: Path) -> list[dict[str, Any]]:
         raise FileError(f"{path}: does not match its digest (changed or damaged); choose another NAME")
     if facts["format"] != FORMAT:
         raise FileError(f"{path}: expected format {FORMAT}, got {facts['format']}; use the version that wrote it")
+    for entry in facts["runs"]:
+        if not is_name(entry["label"]):  # else it could be a path out of the folder
+            raise FileError(f"{path}: '{entry['label']}' is no label of a run; choose another NAME")
     return facts["runs"]
 
 

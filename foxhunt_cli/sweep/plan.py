@@ -72,13 +72,20 @@ def plan(
 
 def folder_of(name: str, file: Path | None, sets: Sequence[str]) -> Path:
     """Where a sweep of that name stands. Raises ConfigError."""
-    try:
-        RunConfig(name=name)
-    except ValueError:
+    if not is_name(name):
         raise ConfigError(
             f"NAME: expected 1 to 100 letters, digits, '.', '_' or '-', not starting with a sign, got '{name}'"
-        ) from None
+        )
     return load_config(file, None, sets).runs_dir.absolute() / name
+
+
+def is_name(text: str) -> bool:
+    """Whether a run or a sweep can have that name: one folder, nothing that leads elsewhere."""
+    try:
+        RunConfig(name=text)
+    except ValueError:
+        return False
+    return True
 
 
 def words(setting: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import orjson
 import pytest
 
 from foxhunt_cli.config.load import ConfigError, Setting, load_config
@@ -12,6 +13,7 @@ from foxhunt_cli.config.run import RunConfig
 from foxhunt_cli.diag.writer import FileError
 from foxhunt_cli.sweep import folder
 from foxhunt_cli.sweep.plan import parse_vary, plan, words
+from foxhunt_cli.train import run_dir
 
 SETS = ["encoder=mlp"]
 
@@ -125,3 +127,16 @@ def test_a_run_is_started_with_its_own_configuration(tmp_path) -> None:
     expected = run.config.model_copy(update={"device": "cpu", "cpu_threads": 3})
     assert load_config(folder.config_path(place, run.label)) == expected
     assert isinstance(expected, RunConfig)
+
+
+def test_a_label_that_leads_out_of_the_folder_is_refused(tmp_path) -> None:
+    """Whoever can write a sweep.json can make its digest too."""
+    runs = plan("s", (), 1, sets=[f"runs_dir={tmp_path}"])
+    folder.begin(tmp_path / "s", runs)
+    path = tmp_path / "s" / folder.REQUEST
+    facts = orjson.loads(path.read_bytes())
+    facts["runs"][0]["label"] = "../../elsewhere"
+    facts.pop("self")
+    path.write_bytes(orjson.dumps(facts | {"self": run_dir.json_digest(facts)}))
+    with pytest.raises(FileError, match="no label of a run"):
+        folder.read(tmp_path / "s")
