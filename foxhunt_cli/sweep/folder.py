@@ -118,13 +118,8 @@ def _entry(run: PlannedRun) -> dict[str, Any]:
 
 def _asked(folder: Path) -> list[dict[str, Any]]:
     path = folder / REQUEST
-    try:
-        facts = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror}; expected the folder of a sweep") from None
-    except orjson.JSONDecodeError as error:
-        raise FileError(f"{path}: not valid JSON ({error}); choose another NAME") from None
-    if not isinstance(facts, dict) or facts.get("self") != run_dir.json_digest(facts):
+    facts = run_dir.read_json(path, "the folder of a sweep", "choose another NAME")
+    if facts.get("self") != run_dir.json_digest(facts):
         raise FileError(f"{path}: does not match its digest (changed or damaged); choose another NAME")
     if facts["format"] != FORMAT:
         raise FileError(f"{path}: expected format {FORMAT}, got {facts['format']}; use the version that wrote it")

@@ -83,17 +83,23 @@ def json_digest(facts: dict[str, Any]) -> str:
     return hashlib.sha256(orjson.dumps(named, option=options, default=str)).hexdigest()
 
 
-def read_manifest(run: Path) -> dict[str, Any]:
-    """The manifest of ``run``. Raises FileError where it is missing, not JSON or not a manifest."""
-    path = run / MANIFEST
+def read_json(path: Path, place: str, remedy: str) -> dict[str, Any]:
+    """The JSON object in ``path``. Raises FileError: place is what was expected to hold it, remedy ends the message."""
     try:
         found = orjson.loads(path.read_bytes())
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror}; expected a run directory made by 'foxhunt train'") from None
+        raise FileError(f"{path}: {error.strerror}; expected {place}") from None
     except orjson.JSONDecodeError as error:
-        raise FileError(f"{path}: not valid JSON ({error}); the run cannot be read") from None
+        raise FileError(f"{path}: not valid JSON ({error}); {remedy}") from None
     if not isinstance(found, dict):
-        raise FileError(f"{path}: expected one JSON object, got a {type(found).__name__}; the run cannot be read")
+        raise FileError(f"{path}: expected one JSON object, got a {type(found).__name__}; {remedy}")
+    return found
+
+
+def read_manifest(run: Path) -> dict[str, Any]:
+    """The manifest of ``run``. Raises FileError where it is missing, not JSON or not a manifest."""
+    path = run / MANIFEST
+    found = read_json(path, "a run directory made by 'foxhunt train'", "the run cannot be read")
     for key, kind in _NEEDED.items():
         if not isinstance(found.get(key), kind):
             got = type(found[key]).__name__ if key in found else "nothing"
